@@ -1,0 +1,48 @@
+# The verbs of the project. `make help` lists them.
+
+# The first interpreter that is new enough; override with `make PYTHON=/path/to/python3.12 setup`.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := $(CURDIR)/.venv/bin
+# The servers of the examples are started with uvx, which `make setup` puts there.
+export PATH := $(BIN):$(PATH)
+ARGS ?=
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' pyproject.toml
+
+.PHONY: help setup up test lint types bench lock
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 8
+
+setup: .venv/ready ## build .venv with the product and its tools; does nothing when it is up to date
+
+.venv/ready: pyproject.toml requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "Mooring needs Python 3.11 or newer, and none was found. Install it (Debian: apt-get install python3 python3-venv) or run: make PYTHON=/path/to/python setup" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "Installing the tools into .venv ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src  # also where PYTHONDONTWRITEBYTECODE is set: starts are twice as fast
+	@touch $@
+
+up: setup ## run Mooring in the foreground, with example servers when there is no configuration yet
+	@examples/up.sh
+
+test: setup lint types ## lint, check types, and run every test; skipped ones are listed with their reason
+	@$(BIN)/pytest -rs $(ARGS)
+
+lint: setup ## ruff: rules and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup ## pyright, strict on src
+	@$(BIN)/pyright
+
+bench: setup ## measure against other gateways, see docs/performance.md (ARGS="calls --rounds 5")
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: setup ## write requirements*.txt anew from pyproject.toml (ARGS=--upgrade takes new versions)
+	@$(LOCK) $(ARGS) --output-file requirements.txt
+	@$(LOCK) $(ARGS) --group dev --constraint requirements.txt --output-file requirements-dev.txt

@@ -1,0 +1,1 @@
+"""MCP servers to put behind a gateway."""

@@ -1,0 +1,1 @@
+"""What the same work costs without a product around it. Started as scripts, never imported."""

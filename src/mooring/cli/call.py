@@ -1,0 +1,85 @@
+"""``mooring call``: one tool call, the way any client's goes."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from mooring.cli.attached import attached, workspace_of
+from mooring.cli.output import json_option, no_spawn_option, print_json, visible, workspace_option
+from mooring.errors import LaunchMissing
+from mooring.facade import Mooring
+
+
+@click.command()
+@click.argument("tool")
+@click.argument("arguments", default="{}")
+@workspace_option
+@json_option
+@no_spawn_option
+def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spawn: bool) -> None:
+    """Call TOOL with ARGUMENTS, a JSON object.
+
+    "-" reads it from stdin. Exit 1 when the tool failed, 4 when a program that its server needs is not installed.
+    """
+    given = _arguments(sys.stdin.read() if arguments == "-" else arguments)
+
+    async def ask(mooring: Mooring) -> dict[str, Any]:
+        return await mooring.call(await workspace_of(mooring, workspace), tool, given, _heard)
+
+    result = attached(ask, spawn=not no_spawn, limit=None)
+    if as_json:
+        print_json(result)
+    else:
+        for text in _texts(result):
+            click.echo(visible(text), err=bool(result.get("isError")))
+    sys.exit(_exit_code(result))
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text.encode(), type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise click.BadParameter(f"not a JSON object: {error}", param_hint="ARGUMENTS") from None
+
+
+def _heard(what: str, data: Any) -> None:
+    """Progress and log messages, for people only."""
+    if sys.stderr.isatty():
+        text = data.get("message") or data.get("data") or ""
+        amount = f"{data['progress']:g}/{data['total']:g} " if "total" in data else ""
+        click.echo(click.style(visible(f"{what}: {amount}{text}"), dim=True), err=True)
+
+
+def _exit_code(result: dict[str, Any]) -> int:
+    if not result.get("isError"):
+        return 0
+    from mooring.relay.refusals import ERROR_KEY  # failures only
+
+    kind = result.get("_meta", {}).get(ERROR_KEY, {}).get("kind")
+    return LaunchMissing.exit_code if kind == LaunchMissing.kind else 1
+
+
+def _texts(result: dict[str, Any]) -> list[str]:
+    """A result for a terminal: its content, or, when it has none, its structured content."""
+    texts = [_shown(block) for block in result.get("content", ())]
+    if not texts and "structuredContent" in result:
+        return [msgspec.json.encode(result["structuredContent"]).decode()]
+    return texts
+
+
+def _shown(block: dict[str, Any]) -> str:
+    """A content block: text as it is, anything else by what it is."""
+    match block.get("type"):
+        case "text":
+            return str(block.get("text", ""))
+        case "resource_link":
+            return f"[resource {block.get('uri')}]"
+        case "image" | "audio" as kind:
+            size = len(block.get("data", "")) * 3 // 4
+            return f"[{kind} {block.get('mimeType')}, {size} bytes; use --json to get it]"
+        case _:
+            return msgspec.json.encode(block).decode()

@@ -1,0 +1,75 @@
+"""``mooring check``: what the configuration means, before anything is started."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+import click
+
+from mooring.cli import configured
+from mooring.cli.output import json_option, print_json, print_table, say
+from mooring.errors import ConfigError
+from mooring.nouns import CheckReport, MountRow, Problem, VariantRow
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@json_option
+def check(file: str | None, as_json: bool) -> None:
+    """Validate the configuration (or FILE) and explain it.
+
+    Starts nothing. Shows which servers would be run how, who shares which instance, and what is wrong. Exit 2 when
+    something is an error. Secrets that are variables are looked up in the environment of this command, not in the
+    daemon's.
+    """
+    report = _report(file)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    if not report.ok:
+        sys.exit(ConfigError.exit_code)
+
+
+def _report(file: str | None) -> CheckReport:
+    try:
+        written = configured.loaded(file)
+        return configured.checked(written, configured.planned(written))
+    except ConfigError as error:
+        place = error.details
+        message = str(ConfigError(error.args[0]))
+        problem = Problem("error", message, place.get("path", ""), place.get("file", ""), place.get("line"))
+        return CheckReport(ok=False, files=(), variants=(), mounts=(), problems=(problem,))
+
+
+def _print(report: CheckReport) -> None:
+    print_table(("VARIANT", "KIND", "RUNS", "ENV"), map(_runs, report.variants), heading="Servers", tag="server")
+    columns = ("VARIANT", "INSTANCES", "SHARING", "SHARED BY", "IDLE", "DIALOGUE", "UNAVAILABLE")
+    print_table(columns, map(_shares, report.variants), heading="Instances", tag="instance")
+    if about := next((row.dialogue for row in report.variants if row.dialogue), ""):
+        say(f'DIALOGUE "off if old": {about}.')
+    columns = ("WORKSPACE", "PREFIX", "SERVER", "VARIANT", "SHARING")
+    print_table(columns, map(_mount, report.mounts), heading="Workspaces", tag="mount")
+    print_table(("LEVEL", "WHERE", "PROBLEM"), map(_problem, report.problems), heading="Problems", tag="problem")
+    if report.ok:
+        say(f"The configuration is valid ({', '.join(report.files)}).")
+
+
+def _runs(row: VariantRow) -> tuple[object, ...]:
+    return row.id, row.kind, shlex.join(row.command), [f"{name}={value}" for name, value in row.env.items()]
+
+
+def _shares(row: VariantRow) -> tuple[object, ...]:
+    idle = f"{row.idle_timeout:g}s" if row.idle_timeout else "never"
+    dialogue = "off if old" if row.dialogue else "on"
+    return row.id, row.instance_keys, row.sharing, row.shared_by, idle, dialogue, row.unavailable
+
+
+def _mount(row: MountRow) -> tuple[object, ...]:
+    return row.workspace, row.prefix, row.server, row.variant, row.sharing
+
+
+def _problem(problem: Problem) -> tuple[object, ...]:
+    place = ":".join(str(part) for part in (problem.file, problem.line) if part)
+    return problem.level, " ".join(part for part in (place, problem.path) if part), problem.message

@@ -1,0 +1,73 @@
+"""The configuration of this home, read and resolved without a daemon; for verbs that explain or edit it.
+
+Reads files and secrets; starts nothing and writes nothing (but for the installation key, once, where there is a secret
+to fingerprint).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from mooring.cli import masking
+from mooring.config import report
+from mooring.config.home import Home
+from mooring.config.launches import references
+from mooring.config.load import Loaded, load
+from mooring.config.plan import Plan
+from mooring.config.resolve import resolve
+from mooring.config.secrets import Secrets
+from mooring.nouns import CheckReport, Problem, VariantRow
+from mooring.relay.listings import Listings
+from mooring.relay.table import build
+from mooring.serve.kinds import unsupported
+from mooring.store.sqlite import SqliteStore
+
+
+def loaded(file: str | Path | None = None) -> Loaded:
+    """What is written, in ``file`` or in this home. Raises ConfigError."""
+    return load(Path(file) if file else Home.locate().config_file)
+
+
+def planned(written: Loaded) -> Plan:
+    """What ``written`` means here, with this home's secrets. Raises ConfigError."""
+    return resolve(written, fingerprint=Secrets(Home.locate()).fingerprint, unsupported=unsupported)
+
+
+def checked(written: Loaded, plan: Plan) -> CheckReport:
+    """The plan for people, masked."""
+    made = report.check(plan, written)
+    clashing = clashes(plan)
+    return msgspec.structs.replace(
+        made,
+        ok=made.ok and not any(problem.level == "error" for problem in clashing),
+        variants=tuple(_masked(row, plan) for row in made.variants),
+        problems=(*made.problems, *clashing),
+    )
+
+
+def clashes(plan: Plan) -> tuple[Problem, ...]:
+    """Tools, prompts and resources that get in each other's way, by what the servers offered when they were last
+    listed; servers that nobody has listed yet say nothing. Raises StoreError."""
+    file = Home.locate().store_file
+    return asyncio.run(_clashes(plan, file)) if file.exists() else ()
+
+
+async def _clashes(plan: Plan, file: Path) -> tuple[Problem, ...]:
+    async with SqliteStore(file) as store:
+        listings = Listings(store)
+        listings.load(plan.variants.values())
+        known = listings.of(plan.variants)
+    return tuple(
+        msgspec.structs.replace(problem, path=f"workspaces.{workspace.name}")
+        for workspace in plan.workspaces.values()
+        for problem in build(workspace.mounts, plan.variants, known).problems
+    )
+
+
+def _masked(row: VariantRow, plan: Plan) -> VariantRow:
+    shown = {str(ref) for ref in references(plan.variants[row.id].launch).values()}
+    env = {name: value if value in shown else masking.text(value, name) for name, value in row.env.items()}
+    return msgspec.structs.replace(row, command=masking.argv(row.command), env=env)

@@ -1,0 +1,85 @@
+"""``mooring env``: the endpoint and a key of its own, as environment variables for a program that speaks MCP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from mooring.cli.attached import attached, workspace_of
+from mooring.cli.output import json_option, no_spawn_option, print_json, say, workspace_option
+from mooring.cli.shapes import EnvFile
+from mooring.config.files import write_atomically
+from mooring.facade import Mooring
+from mooring.nouns import NewKey
+
+KEY_NAME = "env"
+"""The key's name; making it ends the previous one of that name in the workspace."""
+
+
+@click.command()
+@workspace_option
+@click.option(
+    "--file",
+    "file",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Write there (mode 0600), keeping what else is in it, instead of printing the key.",
+)
+@json_option
+@no_spawn_option
+def env(workspace: str | None, file: str | None, as_json: bool, no_spawn: bool) -> None:
+    """Print MOORING_URL and MOORING_API_KEY for a program.
+
+    Each run makes a new key, named "env", and ends the one it made before.
+    """
+    target = None if file is None else _target(Path(file))
+    before = _text(target) if target else ""
+
+    async def ask(mooring: Mooring) -> tuple[str, NewKey]:
+        made = await mooring.key_create(await workspace_of(mooring, workspace), name=KEY_NAME, replace=True)
+        return (await mooring.status()).endpoint, made
+
+    endpoint, made = attached(ask, spawn=not no_spawn)
+    variables = {"MOORING_URL": endpoint, "MOORING_API_KEY": made.key}
+    if target:
+        write_atomically(target, merged(before, variables).encode("utf-8", "surrogateescape"), mode=0o600)
+        if as_json:
+            print_json(EnvFile(str(target), made.id, made.workspace))
+        say(f"Wrote the key {made.id} for workspace {made.workspace} to {target}.")
+    elif as_json:
+        print_json(variables)
+    else:
+        click.echo(merged("", variables), nl=False)
+
+
+def merged(text: str, variables: Mapping[str, str]) -> str:
+    """``text`` of an env file with these variables set: in place where they were, else at the end. Pure."""
+    left = dict(variables)
+    lines: list[str] = []
+    for line in text.splitlines():
+        export, name = _name(line)
+        if name not in variables:
+            lines.append(line)
+        elif name in left:
+            lines.append(f"{export}{name}={left.pop(name)}")
+    lines += [f"{name}={value}" for name, value in left.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _name(line: str) -> tuple[str, str]:
+    name, equals, _ = line.strip().partition("=")
+    export = "export " if name.startswith("export ") else ""
+    return export, name.removeprefix("export ").strip() if equals else ""
+
+
+def _target(file: Path) -> Path:
+    """Checked before the key is made: making it ends the key that stands in the file."""
+    if not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {file.absolute().parent}", param_hint="--file")
+    return file.absolute()
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8", "surrogateescape") if file.exists() else ""

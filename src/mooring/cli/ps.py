@@ -1,0 +1,45 @@
+"""``mooring ps``: what runs, for whom, and why not."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from mooring.cli.attached import attached
+from mooring.cli.output import ago, json_option, no_spawn_option, print_json, print_table, until
+from mooring.nouns import InstanceRow
+
+_COLUMNS = ("SERVER", "VARIANT", "STATE", "PID", "UP", "IDLE", "LEASES", "TOOLS", "WORKSPACES", "REASON")
+
+
+@click.command()
+@json_option
+@no_spawn_option
+def ps(as_json: bool, no_spawn: bool) -> None:
+    """What runs, for whom, and what could run."""
+    rows = attached(lambda mooring: mooring.ps(), spawn=not no_spawn)
+    if as_json:
+        print_json(rows)
+        return
+    print_table(_COLUMNS, map(_cells, rows), "No servers are configured. Add one: mooring server add NAME -- COMMAND")
+
+
+def _cells(row: InstanceRow) -> tuple[object, ...]:
+    reason = row.reason
+    if row.retry_at is not None and row.state == "backoff":
+        waits = row.retry_at > time.time()
+        reason = f"{reason} (no try for {until(row.retry_at)})" if waits else f"{reason} (the next call tries again)"
+    where = row.container or row.pid
+    return (
+        row.server,
+        f"{row.variant} {row.scope}".strip(),
+        row.state,
+        where,
+        ago(row.uptime),
+        ago(row.idle),
+        row.leases or "",
+        row.tools,
+        row.workspaces,
+        reason,
+    )

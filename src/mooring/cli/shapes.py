@@ -1,0 +1,104 @@
+"""Shapes behind ``--json`` of the verbs that work on this machine's files instead of in the daemon. Pure.
+
+Secrets in them are masked or shown as references. The shapes of all other verbs are in ``mooring.nouns``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from mooring.nouns import Era, VariantRow
+
+
+class ServerRow(msgspec.Struct, frozen=True):
+    """One line of ``mooring server list``."""
+
+    name: str
+    kind: str
+    """``command`` | ``image`` | ``url`` | ``plugin``"""
+    enabled: bool
+    runs: tuple[str, ...]
+    """The command, image with arguments, or URL as written."""
+    workspaces: tuple[str, ...]
+    file: str
+    line: int | None = None
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    """What ``mooring server show`` prints."""
+
+    name: str
+    kind: str
+    enabled: bool
+    file: str
+    line: int | None
+    definition: dict[str, Any]
+    """The table as it is written."""
+    variants: tuple[VariantRow, ...]
+    """What it becomes in the workspaces that have it."""
+
+
+class OfferedTool(msgspec.Struct, frozen=True):
+    """A tool under the server's own name for it."""
+
+    name: str
+    description: str = ""
+
+
+class TrialReport(msgspec.Struct, frozen=True):
+    """What ``mooring server test`` prints about a server that answered."""
+
+    server: str
+    era: Era
+    version: str
+    """Protocol version of the conversation."""
+    seconds: float
+    """From start until it was listed."""
+    tools: tuple[OfferedTool, ...]
+    prompts: int
+    resources: int
+    problems: tuple[str, ...]
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """What ``mooring import`` would do, or did."""
+
+    written: bool
+    servers: dict[str, dict[str, Any]]
+    """New servers, as tables."""
+    secrets: tuple[str, ...]
+    """Names under which literal secrets are moved to the secret store."""
+    wanted: tuple[str, ...]
+    """Secrets that a person has to set: ``mooring secret set NAME``."""
+    unchanged: tuple[str, ...]
+    """Servers that are there already."""
+    problems: tuple[str, ...]
+    files: tuple[str, ...]
+    """Files that were written."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that ``mooring doctor`` looked at."""
+
+    check: str
+    level: Literal["ok", "warning", "error"]
+    message: str
+    advice: str = ""
+    """What to do about it."""
+
+
+class DoctorReport(msgspec.Struct, frozen=True):
+    """What ``mooring doctor`` prints. ``ok`` is False when a finding is an error."""
+
+    ok: bool
+    findings: tuple[Finding, ...]
+
+
+class EnvFile(msgspec.Struct, frozen=True):
+    """What ``mooring env --file`` prints: never the key itself."""
+
+    file: str
+    id: str
+    workspace: str

@@ -1,0 +1,66 @@
+"""Files that must never be half written or readable by others. Called by the secret store and the editor."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from mooring.errors import ConfigError
+
+
+def write_atomically(file: Path, content: bytes, *, mode: int) -> None:
+    """Replace ``file``: a reader sees the old content or the new, and a crash leaves one of them. A symbolic link
+    stays, what it points to is replaced."""
+    target = file.resolve()
+    descriptor, temporary = _temporary(target)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            os.fchmod(handle.fileno(), mode)
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def make_once(file: Path, content: bytes) -> None:
+    """Create ``file``, 0600, with all of ``content``, unless it is there or somebody else makes it just now."""
+    descriptor, temporary = _temporary(file)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, file)
+    finally:
+        os.unlink(temporary)
+
+
+def _temporary(file: Path) -> tuple[int, Path]:
+    """A new file beside ``file``, 0600, open for writing. Not ``tempfile``, whose import would slow every start."""
+    beside = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+    return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), beside
+
+
+def mode_of(file: Path, default: int) -> int:
+    """The permission bits of ``file``; ``default`` when it does not exist."""
+    try:
+        return stat.S_IMODE(file.stat().st_mode)
+    except FileNotFoundError:
+        return default
+
+
+def check_private(file: Path) -> None:
+    """Raises ConfigError when group or others may read or write ``file``."""
+    if file.stat().st_mode & 0o066:
+        raise ConfigError(f"others may read it; run: chmod 600 {file}", file=str(file))

@@ -1,0 +1,184 @@
+"""The resolved configuration: everything decided, nothing started. Frozen; built by ``config.resolve`` only. Pure.
+
+Kwargs are already flags or filled placeholders, defaults are filled in, secrets are still references. The rest of the
+product reads this and never the schema.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from mooring.nouns import InstanceKey, Problem, Sharing
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Limits in seconds for the steps of a server's life; 0 is never allowed here."""
+
+    start: float = 60.0
+    """From spawn until MCP answers."""
+    call: float = 300.0
+    """Silence within one call; progress restarts it."""
+    pull: float = 600.0
+    initialize: float = 30.0
+    discover: float = 30.0
+    """Listing after ``ready``."""
+    close: float = 5.0
+
+
+class SecretRef(msgspec.Struct, frozen=True):
+    """Where a secret value is found. ``where``: variable name, file path, keyring entry, argv, or store name."""
+
+    kind: str
+    """``env`` | ``file`` | ``keyring`` | ``command`` | ``store``"""
+    where: str | tuple[str, ...]
+    optional: bool = False
+    as_file: bool = False
+
+    def __str__(self) -> str:
+        shown = " ".join(self.where) if isinstance(self.where, tuple) else self.where
+        return f"<{self.kind} {shown}>"
+
+
+class Process(msgspec.Struct, frozen=True, tag="process"):
+    """A command on stdio; with ``port`` it speaks HTTP there."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    secrets: dict[str, SecretRef] = {}
+    credentials: dict[str, SecretRef] | None = None
+    """Not None makes it an SMCP server."""
+    cwd: str | None = None
+    port: int | None = None
+    transport: str = "stdio"
+    path: str = "/mcp"
+    sandbox: bool = False
+
+
+class Container(msgspec.Struct, frozen=True, tag="container"):
+    """An image on stdio; with ``port`` it speaks HTTP there. ``args`` follow the image's entry point."""
+
+    image: str
+    dockerfile: str | None = None
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    secrets: dict[str, SecretRef] = {}
+    credentials: dict[str, SecretRef] | None = None
+    port: int | None = None
+    ports: tuple[int, ...] = ()
+    transport: str = "stdio"
+    path: str = "/mcp"
+    pull: str = "missing"
+    volumes: tuple[str, ...] = ()
+    network: str | tuple[str, ...] = "open"
+    memory: str = ""
+    pids: int = 0
+    cpus: float = 0.0
+    read_only: bool = True
+
+
+class Remote(msgspec.Struct, frozen=True, tag="remote"):
+    """A URL: nothing to start."""
+
+    url: str
+    transport: str = "http"
+    headers: dict[str, str] = {}
+    secrets: dict[str, SecretRef] = {}
+    auth: str | SecretRef | None = None
+
+
+class Functions(msgspec.Struct, frozen=True, tag="functions"):
+    """Python functions of this process (library only); ``name`` finds them in the launcher."""
+
+    name: str
+
+
+class Plugin(msgspec.Struct, frozen=True, tag="plugin"):
+    """A server that a plugin provides."""
+
+    plugin: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    secrets: dict[str, SecretRef] = {}
+
+
+Launch = Process | Container | Remote | Functions | Plugin
+
+
+class ToolRules(msgspec.Struct, frozen=True):
+    """Globs on upstream tool names. ``deny`` wins over ``allow``."""
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    confirm: tuple[str, ...] = ()
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """(server, kwargs) with everything that is needed to run it."""
+
+    id: str
+    server: str
+    kwargs: str
+    """Canonical JSON of the resolved kwargs: sorted keys, no spaces."""
+    digest: str
+    """Spec digest, hex: hash of ``launch`` with secrets as HMAC(installation key, value)."""
+    launch: Launch
+    sharing: Sharing = "shared"
+    dialogue: str = "call"
+    """``call`` or ``session``: session gives each caller session its own process with the caller's capabilities."""
+    idle_timeout: float = 600.0
+    """Seconds without a lease until it is stopped; 0 = never."""
+    spare: int = 0
+    timeouts: Timeouts = Timeouts()
+    tools: ToolRules = ToolRules()
+    trusted: bool = False
+    unavailable: str = ""
+    """Why it cannot be started at all (disabled, missing secret, no launcher of its kind); "" when it can."""
+
+    def key(self, scope: str = "") -> InstanceKey:
+        """The InstanceKey for a scope id."""
+        return InstanceKey(self.id, self.digest, scope)
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A server in a workspace under a prefix."""
+
+    workspace: str
+    prefix: str
+    server: str
+    variant: str
+    sharing: Sharing = "shared"
+    tools: ToolRules = ToolRules()
+    """The mount's own filter; a tool must pass this and the variant's."""
+
+
+class Workspace(msgspec.Struct, frozen=True):
+    """One tenant: its mounts in the order of the configuration."""
+
+    name: str
+    mounts: tuple[Mount, ...] = ()
+    anonymous: bool = False
+    """True: no key is needed from this machine (``anonymous = "loopback"``)."""
+
+
+class Gateway(msgspec.Struct, frozen=True):
+    """The daemon's own settings."""
+
+    listen: tuple[tuple[str, int], ...] = (("127.0.0.1", 7420),)
+    public_url: str = "http://127.0.0.1:7420"
+    allowed_hosts: tuple[str, ...] = ()
+    engine: str = "auto"
+    max_starting: int = 32
+    max_instances: int = 0
+    """0 = no cap."""
+    pins: str = "report"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What should be: the whole resolved configuration."""
+
+    gateway: Gateway = Gateway()
+    variants: dict[str, Variant] = {}
+    workspaces: dict[str, Workspace] = {}
+    problems: tuple[Problem, ...] = ()
+    files: tuple[str, ...] = ()
+    """Every file read, absolute, in order."""

@@ -1,0 +1,78 @@
+"""What ``mooring check`` prints about a plan: who runs what, for whom, under which names. Pure.
+
+Secrets show their reference, never a value; nothing is started to make it.
+"""
+
+from __future__ import annotations
+
+from mooring.config.launches import AUTHORIZATION, references
+from mooring.config.plan import Container, Functions, Launch, Mount, Plan, Plugin, Process, Remote, Variant
+from mooring.config.schema import Loaded
+from mooring.nouns import CheckReport, MountRow, VariantRow
+
+DIALOGUE_OFF = (
+    'a server of protocol 2025-11-25 or older cannot ask its user anything here; dialogue = "session" turns it on'
+)
+
+
+def check(plan: Plan, loaded: Loaded) -> CheckReport:
+    """The report; ``ok`` is False when a problem is an error."""
+    mounts = [mount for workspace in plan.workspaces.values() for mount in workspace.mounts]
+    return CheckReport(
+        ok=not any(problem.level == "error" for problem in plan.problems),
+        files=loaded.files,
+        variants=tuple(_variant(variant, mounts) for variant in plan.variants.values()),
+        mounts=tuple(
+            MountRow(mount.workspace, mount.prefix, mount.server, mount.variant, mount.sharing) for mount in mounts
+        ),
+        problems=plan.problems,
+    )
+
+
+def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:
+    mine = [mount for mount in mounts if mount.variant == variant.id]
+    return VariantRow(
+        id=variant.id,
+        server=variant.server,
+        kind=str(variant.launch.__struct_config__.tag),
+        command=_command(variant.launch),
+        env=_env(variant.launch),
+        instance_keys=tuple(dict.fromkeys(_instance_key(variant, mount) for mount in mine)),
+        sharing=variant.sharing,
+        shared_by=tuple(mount.workspace for mount in mine),
+        idle_timeout=variant.idle_timeout,
+        dialogue=_dialogue(variant),
+        unavailable=variant.unavailable,
+    )
+
+
+def _command(launch: Launch) -> tuple[str, ...]:
+    match launch:
+        case Process():
+            return launch.argv
+        case Container():
+            return (launch.image, *launch.args)
+        case Remote():
+            return (launch.url,)
+        case Plugin():
+            return (launch.plugin, *launch.args)
+        case Functions():
+            return (launch.name,)
+
+
+def _env(launch: Launch) -> dict[str, str]:
+    """Environment, SMCP credentials or headers: everything besides the command that is handed over."""
+    plain = launch.headers if isinstance(launch, Remote) else getattr(launch, "env", {})
+    named = {"Authorization" if name == AUTHORIZATION else name: ref for name, ref in references(launch).items()}
+    return {**plain, **{name: str(ref) for name, ref in named.items()}}
+
+
+def _instance_key(variant: Variant, mount: Mount) -> str:
+    scope = {"shared": "", "workspace": f" w:{mount.workspace}", "session": " s:<session>"}[mount.sharing]
+    return f"{variant.id}@{variant.digest[:12]}{scope}"
+
+
+def _dialogue(variant: Variant) -> str:
+    launch = variant.launch
+    on_stdio = isinstance(launch, Process | Container) and launch.transport == "stdio"
+    return DIALOGUE_OFF if on_stdio and variant.dialogue != "session" else ""

@@ -1,0 +1,263 @@
+"""From what is written to what should be: the plan. Pure: no I/O, no clock; fingerprints are handed in.
+
+Called at boot, at reload and by ``check``. Decides which variants exist, who mounts them under which prefix, and what
+is wrong with them; a server that cannot run is in the plan with the reason, so that it never hides another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from mooring.config import kwargs as kw
+from mooring.config import launches, names, plan
+from mooring.config.fault import Fault
+from mooring.config.listen import beyond_loopback, parse_address, public_url
+from mooring.config.plan import Container, Mount, Plan, Remote, SecretRef, ToolRules, Variant
+from mooring.config.references import expand
+from mooring.config.schema import AnyServer, Gateway, Grant, Kwarg, Loaded, Path, Tools, Workspace, dotted
+from mooring.errors import ConfigError
+from mooring.nouns import Problem, Sharing
+
+DEFAULT_WORKSPACE = "default"
+"""The workspace of those who define none; it has every server."""
+_NARROWNESS: tuple[Sharing, ...] = ("shared", "workspace", "session")
+
+
+def resolve(
+    loaded: Loaded, *, fingerprint: Callable[[SecretRef], str | None], unsupported: Callable[[plan.Launch], str]
+) -> Plan:
+    """The plan of ``loaded``.
+
+    ``fingerprint`` gives the hex HMAC of a secret, None when it is missing, or raises ConfigError when it may not be
+    used. ``unsupported`` says why nothing here can start a launch, "" when something can. Raises ConfigError.
+    """
+    try:
+        return _Resolver(loaded, fingerprint, unsupported).plan()
+    except Fault as fault:
+        raise loaded.error(fault.message, fault.path) from None
+
+
+class _Resolver:
+    """Goes through the workspaces and collects variants and problems."""
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        fingerprint: Callable[[SecretRef], str | None],
+        unsupported: Callable[[plan.Launch], str],
+    ) -> None:
+        self.loaded = loaded
+        self.config = loaded.config
+        self.fingerprint = fingerprint
+        self.unsupported = unsupported
+        self.variants: dict[str, Variant] = {}
+        self.problems: list[Problem] = []
+        self.fingerprints: dict[SecretRef, str | None] = {}
+        self.unusable: dict[SecretRef, str] = {}
+
+    def plan(self) -> Plan:
+        gateway = _gateway(self.config.gateway)
+        written = self.config.workspaces or {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",))}
+        workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
+        self._check_anonymous(gateway, workspaces.values())
+        self._check_unused()
+        return Plan(gateway, self.variants, workspaces, tuple(self.problems), self.loaded.files)
+
+    def _workspace(self, name: str, written: Workspace) -> plan.Workspace:
+        servers = list(expand(self.config, written.mcp_servers))
+        mounts = tuple(self._mount(name, written, server) for server in servers)
+        _check_prefixes(name, written, mounts)
+        return plan.Workspace(name, mounts, written.anonymous is not None)
+
+    def _mount(self, workspace: str, written: Workspace, server: str) -> Mount:
+        grant = written.mcp.get(server, Grant())
+        prefix = grant.mount.prefix if grant.mount.prefix is not None else written.prefix
+        if prefix is None:
+            prefix = names.prefix_of(server)
+        elif prefix:
+            prefix = names.prefix_of(prefix)
+            if message := names.prefix_fault(prefix):
+                raise Fault(message, ("workspaces", workspace, "mcp", server, "mount", "prefix"))
+        variant = self._variant(workspace, server, grant)
+        forced = _forced(self.config.mcp_servers[server])
+        sharing = _narrowest(grant.mount.sharing or self.config.mcp_servers[server].sharing, forced)
+        return Mount(workspace, prefix, server, variant.id, sharing, _rules(grant.mount.tools))
+
+    def _variant(self, workspace: str, name: str, grant: Grant) -> Variant:
+        server = self.config.mcp_servers[name]
+        given = kw.merge(server.defaults, (self.config.mcp_presets[preset] for preset in grant.presets), grant.kwargs)
+        used = kw.placeholders(launches.templates(server))
+        kw.check_built_in(used, server.defaults, ("mcp_servers", name, "defaults"))
+        kw.check_built_in(used, given, ("workspaces", workspace, "mcp", name))
+        if "workspace" in used:
+            given["workspace"] = workspace
+        key, known = kw.variant_id(name, given), kw.canonical(given)
+        if key in self.variants:
+            found = self.variants[key]
+            if (found.server, found.kwargs) != (name, known):
+                raise Fault(f'"{name}" gets the id "{key}", which is taken; rename it', ("mcp_servers", name))
+            return found
+        variant = self._make(key, name, known, self._launch(workspace, name, server, given))
+        self.variants[key] = variant
+        return variant
+
+    def _launch(self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg]) -> plan.Launch:
+        path: Path = ("mcp_servers", name)
+        folder = self.loaded.file_of(path).rpartition("/")[0] or "/"
+
+        def unused(key: str) -> Path:
+            return ("workspaces", workspace, "mcp", name, key) if key in given else (*path, "defaults", key)
+
+        try:
+            return launches.build(
+                server, {**server.defaults, **given}, launches.Site(path, folder, self.loaded.user), unused
+            )
+        except Fault as fault:
+            raise Fault(f'{fault.message} (in workspace "{workspace}")', fault.path) from None
+
+    def _make(self, key: str, name: str, kwargs: str, launch: plan.Launch) -> Variant:
+        server, gateway = self.config.mcp_servers[name], self.config.gateway
+        timeouts = server.timeouts
+        idle = gateway.idle_timeout if server.idle_timeout is None else server.idle_timeout
+        unavailable = self._unavailable(name, server, launch)
+        return Variant(
+            id=key,
+            server=name,
+            kwargs=kwargs,
+            digest=launches.digest(launch, self.fingerprints if server.enabled else {}),
+            launch=launch,
+            sharing=_narrowest(server.sharing, _forced(server)),
+            dialogue=server.dialogue,
+            idle_timeout=float(idle),
+            spare=server.spare,
+            timeouts=plan.Timeouts(
+                start=float(timeouts.start or gateway.start_timeout),
+                call=float(timeouts.call or gateway.call_timeout),
+                pull=float(timeouts.pull),
+                initialize=float(timeouts.initialize),
+                discover=float(timeouts.discover),
+                close=float(timeouts.close),
+            ),
+            tools=_rules(server.tools),
+            trusted=server.trust == "trusted",
+            unavailable=unavailable,
+        )
+
+    def _unavailable(self, name: str, server: AnyServer, launch: plan.Launch) -> str:
+        """Why it cannot be started; "" when it can."""
+        if not server.enabled:
+            return "it is disabled in the configuration"
+        reasons = self._missing_secrets(name, launch)
+        if reason := self.unsupported(launch):
+            reasons.append(reason)
+        if isinstance(launch, Container) and self.config.gateway.engine != "podman":
+            self._report_inspectable(name, launch)
+        return "; ".join(reasons)
+
+    def _missing_secrets(self, name: str, launch: plan.Launch) -> list[str]:
+        """Take the fingerprints of all secrets; report those that are missing and return those that must not be."""
+        reasons: list[str] = []
+        for secret, ref in launches.references(launch).items():
+            self._take_fingerprint(ref)
+            if self.fingerprints[ref] is not None:
+                continue
+            reason = f"secret {secret}: {self.unusable[ref]}"
+            level = "warning" if ref.optional else "error"
+            self._report(level, f'"{name}": {reason}', ("mcp_servers", name, *_secret_path(launch, secret)))
+            if not ref.optional:
+                reasons.append(reason)
+        return reasons
+
+    def _report_inspectable(self, name: str, launch: Container) -> None:
+        if any(not ref.as_file for ref in launch.secrets.values()):
+            message = f'"{name}": whoever may use Docker can read its secrets there; as = "file" avoids that'
+            self._report("info", message, ("mcp_servers", name, "secrets"))
+
+    def _take_fingerprint(self, ref: SecretRef) -> None:
+        if ref in self.fingerprints:
+            return
+        try:
+            self.fingerprints[ref] = self.fingerprint(ref)
+            self.unusable[ref] = f"{ref} is missing"
+        except ConfigError as error:
+            self.fingerprints[ref] = None
+            self.unusable[ref] = error.message
+
+    def _report(self, level: Literal["error", "warning", "info"], message: str, path: Path) -> None:
+        file, line = self.loaded.place(path)
+        problem = Problem(level, message, dotted(path), file, line)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _check_anonymous(self, gateway: plan.Gateway, workspaces: Iterable[plan.Workspace]) -> None:
+        for workspace in workspaces:
+            path: Path = ("workspaces", workspace.name, "anonymous")
+            if not workspace.anonymous:
+                continue
+            if beyond_loopback(gateway.listen):
+                raise Fault("gateway.listen goes beyond this machine: every workspace needs keys", path)
+            self._report("warning", f'no key is needed from this machine for "{workspace.name}"', path)
+
+    def _check_unused(self) -> None:
+        mounted = {variant.server for variant in self.variants.values()}
+        for name, server in self.config.mcp_servers.items():
+            if name not in mounted and server.enabled:
+                self._report("info", f'no workspace has "{name}"', ("mcp_servers", name))
+
+
+def _gateway(written: Gateway) -> plan.Gateway:
+    addresses: list[tuple[str, int]] = []
+    for position, address in enumerate(written.listen):
+        try:
+            addresses.append(parse_address(address))
+        except ValueError as error:
+            raise Fault(str(error), ("gateway", "listen", position)) from None
+    if not addresses:
+        raise Fault("at least one address is needed", ("gateway", "listen"))
+    return plan.Gateway(
+        listen=tuple(addresses),
+        public_url=(written.public_url or public_url(addresses[0])).rstrip("/"),
+        allowed_hosts=written.allowed_hosts,
+        engine=written.engine,
+        max_starting=written.max_starting,
+        max_instances=written.max_instances,
+        pins=written.pins,
+    )
+
+
+def _check_prefixes(workspace: str, written: Workspace, mounts: tuple[Mount, ...]) -> None:
+    taken: dict[str, str] = {}
+    for mount in mounts:
+        if not mount.prefix and len(mounts) > 1:
+            place = ("prefix",) if written.prefix is not None else ("mcp", mount.server, "mount", "prefix")
+            raise Fault('prefix = "" is for a workspace with one server', ("workspaces", workspace, *place))
+        if mount.prefix in taken:
+            raise Fault(
+                f'"{taken[mount.prefix]}" and "{mount.server}" both get the prefix "{mount.prefix}"; '
+                'give one another: mount = { prefix = "..." }',
+                ("workspaces", workspace, "mcp_servers"),
+            )
+        taken[mount.prefix] = mount.server
+
+
+def _forced(server: AnyServer) -> Sharing:
+    """The widest sharing that the definition allows."""
+    used = kw.placeholders(launches.templates(server))
+    if "session" in used or server.dialogue == "session":
+        return "session"
+    return "workspace" if "workspace" in used else "shared"
+
+
+def _narrowest(one: Sharing, other: Sharing) -> Sharing:
+    return one if _NARROWNESS.index(one) >= _NARROWNESS.index(other) else other
+
+
+def _rules(tools: Tools) -> ToolRules:
+    return ToolRules(tools.allow, tools.deny, tools.confirm)
+
+
+def _secret_path(launch: plan.Launch, secret: str) -> Path:
+    if secret == launches.AUTHORIZATION and isinstance(launch, Remote):
+        return ("auth",)
+    return ("secrets" if secret in getattr(launch, "secrets", ()) else "credentials", secret)

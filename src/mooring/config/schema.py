@@ -1,0 +1,387 @@
+"""What may be written in ``mooring.toml``: one struct a table, one docstring a key. Pure.
+
+``config.decode`` fills these structs, ``config.resolve`` gives them meaning, ``config.reference`` prints the docstrings
+as ``docs/configuration.md``. Nothing else reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import msgspec
+
+from mooring.config.durations import Limit, Seconds
+from mooring.config.plan import SecretRef
+from mooring.errors import ConfigError
+from mooring.nouns import Sharing
+
+Scalar = bool | int | float | str
+Kwarg = Scalar | tuple[Scalar, ...]
+"""A setting that a workspace gives a server."""
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Transport = Literal["stdio", "http", "sse"]
+Path = tuple[str | int, ...]
+"""Where something stands in the configuration: keys and list positions from the top."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A TOML table that takes exactly the keys named here."""
+
+
+class Secret(Table, frozen=True, kw_only=True, rename={"as_": "as"}):
+    """A reference to a secret: one of `env`, `file`, `keyring`, `command` and `store` says where the value is."""
+
+    env: str | None = None
+    """Environment variable of the daemon."""
+    file: str | None = None
+    """File whose content, without the last line break, is the value; neither group nor others may read it."""
+    keyring: str | None = None
+    """Entry of the system keyring: `service/user`, or a name that `mooring secret set` made."""
+    command: tuple[str, ...] | None = None
+    """Program and arguments, run without a shell for at most 10 s; what it prints is the value."""
+    store: str | None = None
+    """Name given to `mooring secret set`."""
+    optional: bool = False
+    """Missing is a warning; without it the server cannot be started."""
+    as_: Literal["env", "file"] = "env"
+    """`file`: the server finds the value in a file named by `<NAME>_FILE`."""
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("env", "file", "keyring", "command", "store") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError("a secret reference needs exactly one of env, file, keyring, command and store")
+        if not getattr(self, given[0]):
+            raise ValueError(f"{given[0]} of a secret reference is empty")
+
+    @property
+    def ref(self) -> SecretRef:
+        """The same reference in the form the plan uses."""
+        kinds = {"env": self.env, "file": self.file, "keyring": self.keyring, "command": self.command}
+        for kind, where in kinds.items():
+            if where is not None:
+                return SecretRef(kind, where, self.optional, self.as_ == "file")
+        return SecretRef("store", self.store or "", self.optional, self.as_ == "file")
+
+
+class Timeouts(Table, frozen=True, kw_only=True):
+    """Limits for the steps of a server's life."""
+
+    start: Limit | None = None
+    """From start until the server speaks MCP; default `gateway.start_timeout`."""
+    call: Limit | None = None
+    """Silence within one call; progress restarts it; default `gateway.call_timeout`."""
+    pull: Limit = Limit(600)
+    """Pulling or building an image, resolving a package."""
+    initialize: Limit = Limit(30)
+    """The first MCP exchange."""
+    discover: Limit = Limit(30)
+    """Listing what the server offers."""
+    close: Limit = Limit(5)
+    """From end of input until the server is killed."""
+
+
+class Tools(Table, frozen=True, kw_only=True):
+    """Which tools are offered: globs on the server's own tool names."""
+
+    allow: tuple[str, ...] = ("*",)
+    """Tools that are offered."""
+    deny: tuple[str, ...] = ()
+    """Tools that are not, whatever `allow` says."""
+    confirm: tuple[str, ...] = ()
+    """Tools that a person must approve, call by call."""
+
+
+class Limits(Table, frozen=True, kw_only=True):
+    """What a container may use."""
+
+    memory: str = ""
+    """Such as `512m` or `1g`; empty: no limit."""
+    pids: Count = 0
+    """Processes; 0: no limit."""
+    cpus: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Processors; 0: no limit."""
+
+
+class Server(Table, frozen=True, kw_only=True):
+    """Keys that every server takes."""
+
+    enabled: bool = True
+    """`false`: it stays in the file and is not offered."""
+    defaults: dict[str, Kwarg] = {}
+    """Kwargs for workspaces that do not set them."""
+    join: dict[str, str] = {}
+    """Kwarg to separator: its list becomes one value; without it the flag is repeated."""
+    secrets: dict[str, Secret] = {}
+    """Environment variable to secret reference. For a remote: a name to use as `{NAME}` in `headers`."""
+    tools: Tools = Tools()
+    """Filter on the server's tools."""
+    trust: Literal["trusted", "untrusted"] = "untrusted"
+    """Whether what the server says about itself may lower a guard."""
+    sharing: Sharing = "shared"
+    """Who shares one running instance: everybody, one workspace, or one session."""
+    dialogue: Literal["call", "session"] = "call"
+    """`session`: each session gets its own instance, which may ask that session's client questions at any time."""
+    spare: Count = 0
+    """Instances kept started in advance."""
+    timeouts: Timeouts = Timeouts()
+    """Limits for the steps of its life."""
+    idle_timeout: Seconds | None = None
+    """Time without use until it is stopped; 0: never; default `gateway.idle_timeout`."""
+
+
+class Started(Server, frozen=True, kw_only=True):
+    """Keys of servers that Mooring starts."""
+
+    args: tuple[str, ...] = ()
+    """Arguments; `{name}` is filled with the kwarg of that name, `{port}`, `{workspace}` or `{session}`."""
+    env: dict[str, str] = {}
+    """Environment variables that are not secret."""
+
+
+class Listening(Started, frozen=True, kw_only=True):
+    """Keys of servers that speak on stdio, or, with `port`, HTTP."""
+
+    port: Port | None = None
+    """The server speaks HTTP on this port; for a command `{port}` is a free one."""
+    transport: Transport | None = None
+    """`stdio` without `port`, else `http` (the default) or `sse`."""
+    path: str | None = None
+    """Path of its endpoint with `port`; default `/mcp`, for `sse` `/sse`."""
+    credentials: dict[str, Secret] | None = None
+    """Makes it an SMCP server, even when empty: these go over its stdin before MCP begins."""
+
+    def __post_init__(self) -> None:
+        if self.port is None and self.transport in ("http", "sse"):
+            raise ValueError(f'transport = "{self.transport}" needs a port')
+        if self.port is not None and self.transport == "stdio":
+            raise ValueError('a server with a port speaks "http" or "sse", not "stdio"')
+        if self.port is None and self.path is not None:
+            raise ValueError("path is for servers with a port")
+        if self.port is not None and self.credentials is not None:
+            raise ValueError("credentials go over stdin: an SMCP server has no port")
+
+
+class CommandServer(Listening, frozen=True, kw_only=True):
+    """A process: the server has `command`."""
+
+    command: str
+    """Program to run, found on PATH; with a slash, relative to this file."""
+    cwd: str | None = None
+    """Folder to run in, relative to this file."""
+    sandbox: bool = False
+    """Run it confined."""
+
+
+class ImageServer(Listening, frozen=True, kw_only=True):
+    """A container: the server has `image`."""
+
+    image: str
+    """Image to run; with `dockerfile` the name of what is built."""
+    dockerfile: str | None = None
+    """Build the image from this file, relative to this one, instead of pulling it."""
+    pull: Literal["missing", "always", "never"] = "missing"
+    """When to pull the image."""
+    ports: tuple[Port, ...] = ()
+    """Further ports of the container; each gets a free one on this machine."""
+    volumes: tuple[str, ...] = ()
+    """`source:target[:options]`; a source with a slash is a path, relative to this file, else a named volume."""
+    network: Literal["open", "none"] | tuple[str, ...] = "open"
+    """`open`, `none`, or the only `host:port` it may reach."""
+    limits: Limits = Limits()
+    """What it may use."""
+    read_only: bool = True
+    """Its root file system cannot be written."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dockerfile is not None and self.pull != "missing":
+            raise ValueError("an image with a dockerfile is built, not pulled: leave out pull")
+
+
+class UrlServer(Server, frozen=True, kw_only=True):
+    """A remote: the server has `url`."""
+
+    url: str
+    """Its endpoint."""
+    headers: dict[str, str] = {}
+    """HTTP headers to send; `{NAME}` is filled with that secret at the moment of connecting."""
+    auth: Literal["oauth"] | Secret | None = None
+    """`oauth`, or a secret reference that is sent as bearer token."""
+    transport: Literal["http", "sse"] = "http"
+    """Streamable HTTP, or the older SSE."""
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://", "{")):
+            raise ValueError("url needs to begin with http:// or https://")
+
+
+class PluginServer(Started, frozen=True, kw_only=True):
+    """A server of an installed plugin: the server has `plugin`."""
+
+    plugin: str
+    """Name of the plugin."""
+
+
+AnyServer = CommandServer | ImageServer | UrlServer | PluginServer
+SERVER_KINDS: dict[str, type[AnyServer]] = {
+    "command": CommandServer,
+    "image": ImageServer,
+    "url": UrlServer,
+    "plugin": PluginServer,
+}
+"""The key that makes a server one of its kind."""
+
+
+class MountTable(Table, frozen=True, kw_only=True):
+    """How a workspace sees a server."""
+
+    prefix: str | None = None
+    """First part of its tools' names; default the server's name with `-` as `_`."""
+    tools: Tools = Tools()
+    """Filter for this workspace; a tool must pass the server's too."""
+    sharing: Sharing | None = None
+    """Who shares its instances; default the server's `sharing`."""
+
+
+class Grant(Table, frozen=True, kw_only=True):
+    """What one layer gives one server."""
+
+    presets: tuple[str, ...] = ()
+    """Presets to take kwargs from, in this order."""
+    mount: MountTable = MountTable()
+    """How the server is seen."""
+    kwargs: dict[str, Kwarg] = {}
+    """Every other key is a kwarg; `"key+"` appends to what presets or defaults give."""
+
+
+class Layer(Table, frozen=True, kw_only=True):
+    """Keys of everything that is given servers."""
+
+    mcp_servers: tuple[str, ...] = ()
+    """Servers, groups, or `"*"` for all servers."""
+    mcp: dict[str, Grant] = {}
+    """Server to its kwargs here."""
+
+
+class Workspace(Layer, frozen=True, kw_only=True):
+    """A tenant."""
+
+    prefix: Literal[""] | None = None
+    """`""`: names pass unchanged; for a workspace with one server."""
+    anonymous: Literal["loopback"] | None = None
+    """`loopback`: no key is needed from this machine."""
+
+
+class AgentPool(Layer, frozen=True, kw_only=True):
+    """What all agents are given."""
+
+
+class Team(Layer, frozen=True, kw_only=True):
+    """What the members of a team are given."""
+
+    members: tuple[str, ...] = ()
+    """Agents."""
+
+
+class Agent(Layer, frozen=True, kw_only=True):
+    """An agent, and what it alone is given."""
+
+    type: Literal["native", "ag_ui", "claude_code", "codex", "acp"]
+    """What runs it."""
+    model: str | None = None
+    """Model to use."""
+    url: str | None = None
+    """Where it is reached."""
+    command: tuple[str, ...] | str | None = None
+    """What starts it."""
+    cwd: str | None = None
+    """Folder it works in, relative to this file."""
+    prompt: str | None = None
+    """Instructions it always gets."""
+    via: Literal["native", "bridge"] | None = None
+    """How tools reach it: by its own MCP client, or through Mooring's bridge."""
+    confirm: Literal["always", "never", "per_tool"] = "per_tool"
+    """Which tool calls a person must approve."""
+    tools: Tools = Tools()
+    """Filter on advertised tool names."""
+
+
+class Gateway(Table, frozen=True, kw_only=True):
+    """The daemon."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:7420",)
+    """Addresses to serve on; beyond loopback every request needs a key."""
+    public_url: str | None = None
+    """What exports and LiteLLM are told; default made of the first address."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names that requests may use, besides the addresses."""
+    idle_timeout: Seconds = Seconds(600)
+    """Default for every server; 0: never."""
+    start_timeout: Limit = Limit(60)
+    """Default for every server."""
+    call_timeout: Limit = Limit(300)
+    """Default for every server."""
+    engine: Literal["auto", "podman", "docker"] = "auto"
+    """What runs containers."""
+    max_starting: Annotated[int, msgspec.Meta(ge=1)] = 32
+    """Servers that may start at the same time."""
+    max_instances: Count = 0
+    """Instances that may run at the same time; 0: no limit."""
+    pins: Literal["report", "strict"] = "report"
+    """What happens when a tool's definition changes: it is reported, or blocked until approved."""
+
+
+class Config(Table, frozen=True, kw_only=True):
+    """The whole configuration, of all files."""
+
+    gateway: Gateway = Gateway()
+    """The daemon."""
+    mcp_servers: dict[str, AnyServer] = {}
+    """What can be run."""
+    mcp_groups: dict[str, tuple[str, ...]] = {}
+    """Name to servers."""
+    mcp_presets: dict[str, dict[str, Kwarg]] = {}
+    """Name to kwargs."""
+    workspaces: dict[str, Workspace] = {}
+    """Who is given what."""
+    agent_pool: AgentPool = AgentPool()
+    """What all agents are given."""
+    teams: dict[str, Team] = {}
+    """What teams are given."""
+    agents: dict[str, Agent] = {}
+    """Agents."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A configuration that was read, and where each part of it stands."""
+
+    config: Config
+    files: tuple[str, ...]
+    """Every file read, absolute, in order; the main file first, even when it does not exist."""
+    sources: dict[str, str]
+    """File to its text."""
+    file_of: Callable[[Path], str]
+    """Key path to the file that has it; the main file for what no file has."""
+    place: Callable[[Path], tuple[str, int | None]]
+    """Key path to file and line (from 1; None when the file does not show it). Slower: it reads the text again."""
+    user: str = "/"
+    """The user's home folder, for ``~`` in paths."""
+
+    def error(self, message: str, path: Path) -> ConfigError:
+        """A ConfigError about what stands at ``path``."""
+        file, line = self.place(path)
+        return ConfigError(message, file=file, line=line, path=dotted(path))
+
+
+def dotted(path: Path) -> str:
+    """``path`` as people read it: ``workspaces.alice.mcp_servers[2]``."""
+    shown = ""
+    for part in path:
+        if isinstance(part, int):
+            shown += f"[{part}]"
+        else:
+            bare = part.replace("-", "").replace("_", "").isalnum() and part.isascii()
+            shown += ("." if shown else "") + (part if bare else f'"{part}"')
+    return shown

@@ -1,0 +1,167 @@
+"""The values behind secret references, and the installation key that fingerprints them.
+
+Called at the moment of a start (``fetch_all``), by ``config.resolve`` through ``fingerprint``, and by ``mooring
+secret``. Values are returned to the caller and kept nowhere; errors name the reference, never the value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mooring.config.files import check_private, make_once
+from mooring.config.home import Home
+from mooring.config.launches import references
+from mooring.config.plan import Launch, SecretRef
+from mooring.config.store import SERVICE, SecretStore, usable_keyring
+from mooring.errors import ConfigError
+
+COMMAND_SECONDS = 10.0
+"""How long a secret's command may take."""
+
+
+class Secrets:
+    """All secrets of one installation. ``environ`` is where ``{ env = ... }`` looks; ``found`` is told every value
+    before anybody gets it (the redactor)."""
+
+    def __init__(
+        self,
+        home: Home,
+        environ: Mapping[str, str] = os.environ,
+        found: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._home = home
+        self._environ = environ
+        self._found = found
+
+    def __repr__(self) -> str:
+        return f"<Secrets of {self._home.state}>"
+
+    def fetch(self, ref: SecretRef) -> str:
+        """The value of ``ref``. Raises ConfigError when it is missing or may not be used."""
+        value = self._find(ref)
+        if value is None:
+            raise ConfigError(f"secret {ref} is missing{_HINTS[ref.kind].format(ref.where)}")
+        return value
+
+    def fetch_all(self, launch: Launch) -> dict[str, str]:
+        """The values that ``launch`` needs, by name; optional ones that are missing are left out.
+
+        Raises ConfigError for the first that is missing and needed.
+        """
+        found: dict[str, str] = {}
+        for name, ref in references(launch).items():
+            if ref.optional:
+                value = self._find(ref)
+                if value is not None:
+                    found[name] = value
+            else:
+                found[name] = self.fetch(ref)
+        return found
+
+    def fingerprint(self, ref: SecretRef) -> str | None:
+        """HMAC-SHA256(installation key, value), hex; None when the value is missing.
+
+        Raises ConfigError when it is there and may not be used, such as a file that others can read.
+        """
+        value = self._find(ref)
+        if value is None:
+            return None
+        return hmac.new(self.installation_key(), value.encode(), hashlib.sha256).hexdigest()
+
+    def installation_key(self) -> bytes:
+        """32 random bytes, made once. Two processes that make it at the same time end with the same key."""
+        file = self._home.installation_key_file
+        if not file.exists():
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_once(file, os.urandom(32))
+        check_private(file)
+        return file.read_bytes()
+
+    def store_set(self, name: str, value: str) -> None:
+        """Keep ``value`` for ``{ store = name }``."""
+        self._store().set(name, value)
+
+    def store_names(self) -> list[str]:
+        """What the store holds, sorted."""
+        return self._store().names()
+
+    def store_remove(self, name: str) -> bool:
+        """Forget ``name``; False when there was none."""
+        return self._store().remove(name)
+
+    def _store(self) -> SecretStore:
+        return SecretStore(self._home.secret_file, usable_keyring)
+
+    def _find(self, ref: SecretRef) -> str | None:
+        value = self._look_up(ref)
+        if value is not None:
+            self._found(value)
+        return value
+
+    def _look_up(self, ref: SecretRef) -> str | None:
+        match ref.kind, ref.where:
+            case "env", str(name):
+                return self._environ.get(name) or None
+            case "file", str(name):
+                return _from_file(Path(name).expanduser())
+            case "keyring", str(entry):
+                return _from_keyring(ref, entry)
+            case "store", str(name):
+                return self._store().get(name)
+            case "command", tuple(argv):
+                return _from_command(ref, argv)
+            case _:
+                raise ConfigError(f"there is no kind of secret called {ref.kind!r}")
+
+
+_HINTS = {
+    "env": "; set the variable where the daemon starts",
+    "file": "",
+    "keyring": "; add it to the keyring",
+    "command": "; the command printed nothing",
+    "store": "; run: mooring secret set {}",
+}
+
+
+def _from_file(file: Path) -> str | None:
+    if not file.is_file():
+        return None
+    check_private(file)
+    try:
+        return file.read_text("utf-8").removesuffix("\n").removesuffix("\r") or None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=str(file)) from None
+
+
+def _from_keyring(ref: SecretRef, entry: str) -> str | None:
+    keyring: Any = usable_keyring()
+    if keyring is None:
+        raise ConfigError(f"secret {ref}: this machine has no usable keyring")
+    service, slash, user = entry.partition("/")
+    try:
+        return keyring.get_password(service, user) if slash else keyring.get_password(SERVICE, entry)
+    except Exception as error:
+        raise ConfigError(f"secret {ref}: the keyring failed ({type(error).__name__})") from None
+
+
+def _from_command(ref: SecretRef, argv: tuple[str, ...]) -> str | None:
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=False)
+    except FileNotFoundError:
+        raise ConfigError(f"secret {ref}: there is no program {argv[0]}") from None
+    except OSError as error:
+        raise ConfigError(f"secret {ref}: it cannot be run ({type(error).__name__})") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"secret {ref}: the command took longer than {COMMAND_SECONDS:g} s") from None
+    if done.returncode:
+        raise ConfigError(f"secret {ref}: the command ended with exit code {done.returncode}")
+    try:
+        return done.stdout.decode().removesuffix("\n").removesuffix("\r") or None
+    except UnicodeDecodeError:
+        raise ConfigError(f"secret {ref}: the command printed something that is not text") from None

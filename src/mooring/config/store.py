@@ -1,0 +1,95 @@
+"""The writable secret store: ``mooring secret set NAME`` and what import moves out of other files.
+
+Values go to the system keyring where there is a usable one, else into a file only its owner may read. The file always
+holds the names. Called by ``config.secrets`` only; never logs and never shows a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mooring.config.files import check_private, write_atomically
+from mooring.config.names import plain_fault
+from mooring.errors import ConfigError
+
+SERVICE = "mooring"
+"""Under which the keyring keeps our entries."""
+
+_IN_KEYRING = None
+
+
+class SecretStore:
+    """Names and values. ``keyring`` finds the backend to use, or None; it is asked only when a value needs it."""
+
+    def __init__(self, file: Path, keyring: Callable[[], Any | None]) -> None:
+        self._file = file
+        self._keyring = keyring
+
+    def names(self) -> list[str]:
+        """Every name, sorted."""
+        return sorted(self._read())
+
+    def get(self, name: str) -> str | None:
+        """The value, None when there is none. Raises ConfigError when the file may be read by others."""
+        known = self._read()
+        if name not in known:
+            return None
+        kept = known[name]
+        if kept is not _IN_KEYRING:
+            return kept
+        keyring = self._keyring()
+        return None if keyring is None else keyring.get_password(SERVICE, name)
+
+    def set(self, name: str, value: str) -> None:
+        """Keep ``value`` under ``name``, in place of another. Raises ConfigError for a name that cannot be one."""
+        if message := plain_fault(name) or ("" if value else "a secret cannot be empty"):
+            raise ConfigError(message)
+        known = self._read()
+        keyring = self._keyring()
+        if keyring is not None:
+            keyring.set_password(SERVICE, name, value)
+            known[name] = _IN_KEYRING
+        else:
+            known[name] = value
+        self._write(known)
+
+    def remove(self, name: str) -> bool:
+        """Forget ``name``; False when it was not there."""
+        known = self._read()
+        if name not in known:
+            return False
+        keyring = self._keyring() if known.pop(name) is _IN_KEYRING else None
+        if keyring is not None and keyring.get_password(SERVICE, name) is not None:
+            keyring.delete_password(SERVICE, name)
+        self._write(known)
+        return True
+
+    def _read(self) -> dict[str, str | None]:
+        if not self._file.exists():
+            return {}
+        check_private(self._file)
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, str | None])
+        except msgspec.MsgspecError:
+            raise ConfigError("the secret store is damaged; set its secrets again", file=str(self._file)) from None
+
+    def _write(self, known: dict[str, str | None]) -> None:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomically(self._file, msgspec.json.format(msgspec.json.encode(known, order="sorted")), mode=0o600)
+
+
+def usable_keyring() -> Any | None:
+    """The backend of the system keyring, or None where there is none that keeps anything."""
+    try:
+        import keyring  # only where a secret needs it
+        from keyring.backends import chainer, fail, null
+
+        backend: Any = keyring.get_keyring()
+    except Exception:  # whatever a backend throws up, the file is there
+        return None
+    empty = isinstance(backend, chainer.ChainerBackend) and not backend.backends
+    return None if empty or isinstance(backend, fail.Keyring | null.Keyring) else backend

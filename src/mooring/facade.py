@@ -1,0 +1,169 @@
+"""Class Mooring: every verb once. The library, the control socket and the command line are thin faces of it.
+
+``async with mooring.open(config) as m`` runs the parts in this process; ``async with mooring.connect() as m`` attaches
+to the daemon. Both give the same object; only functions of this process can be added in the first case alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from mooring.errors import ConfigError
+from mooring.nouns import InstanceRow, KeyRow, NewKey, ReloadReport, StatusReport, ToolRow
+
+if TYPE_CHECKING:
+    from mooring.config.home import Home
+
+T = TypeVar("T")
+Heard = Callable[[str, Any], None]
+"""Called with (what, data) for each thing that a streaming verb reports before its result."""
+
+
+class Control(Protocol):
+    """Carries a verb to where it runs: into this process, or to the daemon."""
+
+    async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any: ...
+
+
+class Tool:
+    """One tool of a workspace: fit to be registered in any host."""
+
+    def __init__(self, row: ToolRow, mooring: Mooring, workspace: str) -> None:
+        self.name = row.name
+        self.server = row.server
+        self.description = row.description
+        self.input_schema = row.input_schema
+        self.output_schema = row.output_schema
+        self.annotations = row.annotations
+        self._mooring = mooring
+        self._workspace = workspace
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    async def call(self, **arguments: Any) -> dict[str, Any]:
+        """Call it; see ``Mooring.call``."""
+        return await self._mooring.call(self._workspace, self.name, arguments)
+
+
+class Mooring:
+    """All verbs of Mooring. Every method may raise MooringError."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def _ask(self, verb: str, kind: type[T], heard: Heard | None = None, /, **parameters: Any) -> T:
+        return msgspec.convert(await self._control.invoke(verb, parameters, heard), kind)
+
+    async def status(self) -> StatusReport:
+        """The daemon at a glance."""
+        return await self._ask("status", StatusReport)
+
+    async def ps(self) -> list[InstanceRow]:
+        """What runs, and what could."""
+        return await self._ask("ps", list[InstanceRow])
+
+    async def tools(self, workspace: str) -> list[Tool]:
+        """The tools of a workspace in configuration order."""
+        return [Tool(row, self, workspace) for row in await self.tool_rows(workspace)]
+
+    async def tool_rows(self, workspace: str) -> list[ToolRow]:
+        """The tools of a workspace as plain data."""
+        return await self._ask("tools", list[ToolRow], workspace=workspace)
+
+    async def call(
+        self, workspace: str, tool: str, arguments: Mapping[str, Any] | None = None, heard: Heard | None = None
+    ) -> dict[str, Any]:
+        """Call a tool; the result is what the server said (``content``, ``isError``, ``structuredContent``).
+
+        ``heard`` gets ("progress", params) and ("log", params) while it runs. A JSON-RPC error of the server raises
+        UpstreamProtocol."""
+        return await self._ask(
+            "call", dict[str, Any], heard, workspace=workspace, tool=tool, arguments=dict(arguments or {})
+        )
+
+    async def logs(self, server: str, lines: int = 100, follow: bool = False, heard: Heard | None = None) -> list[str]:
+        """The last lines that the instances of a server wrote to stderr. With ``follow`` it goes on, handing new lines
+        to ``heard`` as ("line", text), until it is cancelled."""
+        return await self._ask("logs", list[str], heard, server=server, lines=lines, follow=follow)
+
+    async def reload(self) -> ReloadReport:
+        """Read the configuration again and apply what changed; an invalid one changes nothing."""
+        return await self._ask("reload", ReloadReport)
+
+    async def restart(self, server: str) -> int:
+        """Start the running instances of a server anew, and those that back off without waiting; how many that were."""
+        return await self._ask("restart", int, server=server)
+
+    async def stop(self) -> None:
+        """End the daemon."""
+        await self._ask("stop", dict[str, Any])
+
+    async def key_create(
+        self,
+        workspace: str,
+        *,
+        name: str = "",
+        expires_at: float | None = None,
+        scopes: Sequence[str] = ("call", "list"),
+        variant: str | None = None,
+        tools: Sequence[str] = (),
+        replace: bool = False,
+    ) -> NewKey:
+        """Make a key; its value is shown this once. ``expires_at``: epoch seconds."""
+        return await self._ask(
+            "key_create",
+            NewKey,
+            workspace=workspace,
+            name=name,
+            expires_at=expires_at,
+            scopes=list(scopes),
+            variant=variant,
+            tools=list(tools),
+            replace=replace,
+        )
+
+    async def key_list(self, workspace: str | None = None) -> list[KeyRow]:
+        """Keys, without their values."""
+        return await self._ask("key_list", list[KeyRow], workspace=workspace)
+
+    async def key_rotate(self, key_id: str) -> NewKey:
+        """Give a key a new value; the old one ends at once."""
+        return await self._ask("key_rotate", NewKey, key_id=key_id)
+
+    async def key_revoke(self, key_id: str) -> None:
+        """End a key at once, also for open sessions."""
+        await self._ask("key_revoke", dict[str, Any], key_id=key_id)
+
+    async def add_server(
+        self, name: str, *, functions: Sequence[Callable[..., Any]], workspaces: Sequence[str] | None = None
+    ) -> None:
+        """Offer Python functions of this process as a server, in these workspaces or in all. Only after ``open``."""
+        add = getattr(self._control, "add_functions", None)
+        if add is None:
+            raise ConfigError("Functions can be added only to a Mooring that was opened in this process.")
+        await add(name, functions, workspaces)
+
+
+@asynccontextmanager
+async def open(config: str | Path | Mapping[str, Any]) -> AsyncGenerator[Mooring, None]:
+    """Run Mooring in this process: no port, no lock, nothing written. ``config``: a TOML file, or its content as a
+    mapping. Raises ConfigError."""
+    from mooring.serve.library import opened
+
+    async with opened(config) as control:
+        yield Mooring(control)
+
+
+@asynccontextmanager
+async def connect(home: Home | None = None) -> AsyncGenerator[Mooring, None]:
+    """Attach to the running daemon. Raises DaemonAbsent."""
+    from mooring.serve.control_client import connected
+
+    async with connected(home) as control:
+        yield Mooring(control)

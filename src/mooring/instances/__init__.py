@@ -1,0 +1,1 @@
+"""What is running, and for whom."""

@@ -1,0 +1,88 @@
+"""What the pool is given to bring an instance to life, and what passes between the two. Implemented by ``serve.app``
+(launcher, then transport); the pool knows neither launchers nor transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+
+from mooring.config.plan import Timeouts, Variant
+from mooring.instances import rules
+from mooring.launch.base import Launched
+from mooring.nouns import Era, InstanceKey
+from mooring.wire.connection import Connection, Listener
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What one caller session asks of an instance of its own (``dialogue = "session"``)."""
+
+    capabilities: bytes
+    """The caller's client capabilities, raw JSON."""
+    era: Era
+    listener: Listener
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A server that answers MCP."""
+
+    connection: Connection
+    launched: Launched
+
+
+class Birth:
+    """One start under way: how far it is, and its deadline. The opener reports here.
+
+    Time in the slow phases (pull, build, resolve) has its own limit and does not count against ``timeouts.start``.
+    """
+
+    def __init__(self, demand: Demand | None, timeouts: Timeouts, limit: asyncio.Timeout) -> None:
+        self.demand = demand
+        self.at = "queue"
+        """The phase it is in."""
+        self.launched: Launched | None = None
+        self._timeouts = timeouts
+        self._limit: asyncio.Timeout | None = limit
+        self._loop = asyncio.get_running_loop()
+        self._left = timeouts.start
+        self._since = 0.0
+
+    def phase(self, name: str) -> None:
+        """The start is at this step now, such as "pull", "start", "initialize"."""
+        if self._limit is None or self._limit.expired():
+            return
+        now = self._loop.time()
+        if self.at != "queue" and self.at not in rules.SLOW_PHASES:
+            self._left -= now - self._since
+        self.at, self._since = name, now
+        self._limit.reschedule(now + rules.phase_limit(name, self._timeouts, self._left))
+
+    def spawned(self, launched: Launched) -> None:
+        """There is a process: ``ps`` shows its pid, and a failing start its last stderr lines."""
+        self.launched = launched
+
+    def over(self) -> None:
+        """The start is over: it has no deadline any more."""
+        self._limit = None
+
+    def call_off(self) -> None:
+        """Interrupt the start; its block is left with TimeoutError."""
+        limit, self._limit = self._limit, None
+        if limit is not None and not limit.expired():
+            limit.reschedule(self._loop.time())
+
+    def tail(self) -> str:
+        """The last lines of stderr, as far as there is a process."""
+        return self.launched.stderr.text() if self.launched else ""
+
+    def limit(self) -> float:
+        """The limit that the current phase is under."""
+        return self._timeouts.pull if self.at in rules.SLOW_PHASES else self._timeouts.start
+
+
+Opener = Callable[[Variant, InstanceKey, Birth], AbstractAsyncContextManager[Running]]
+"""Starts the server and opens its conversation; leaving the block means the server is gone. Raises any MooringError;
+whatever was begun is undone then. Each step of its ending is bounded."""

@@ -1,0 +1,193 @@
+"""All instances, by key: who gets a lease on which, and which of them should not be there any more.
+
+An async context manager; opened by ``serve.app``, used by the relay (leases), by reload (``apply``) and by the control
+verbs (``rows``, ``restart``, ``stop``). It starts nothing by itself: an instance starts when somebody wants a lease.
+Leaving it ends all instances at once. It knows neither launchers, transports nor workspaces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Self
+
+from mooring.config.plan import Variant
+from mooring.errors import Unavailable
+from mooring.instances import rules
+from mooring.instances.chores import Chores
+from mooring.instances.health import Complete, as_is
+from mooring.instances.instance import Instance
+from mooring.instances.lease import Lease
+from mooring.instances.life import Means
+from mooring.instances.opener import Birth, Demand, Opener, Running
+from mooring.nouns import InstanceKey, InstanceRow
+from mooring.observe.events import Events
+from mooring.wire.connection import Connection
+
+__all__ = ["Birth", "Demand", "Instance", "Lease", "Listed", "Opener", "Pool", "Running"]
+
+CANCELLED_LIMIT = 2.0
+"""Seconds for owner tasks that had to be cancelled at the very end."""
+
+Listed = Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
+"""Called at each ``ready`` and after the server said that its lists changed, in a task of the instance."""
+
+
+class Pool:
+    """``max_starting``: starts under way at the same time. ``complete`` fits params to a server's era (health pings).
+    ``clock``: monotonic seconds."""
+
+    def __init__(
+        self,
+        open: Opener,
+        events: Events,
+        *,
+        listed: Listed,
+        max_starting: int = 32,
+        complete: Complete = as_is,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        permits = asyncio.Semaphore(max_starting)
+        self._means = Means(open, listed, complete, events, clock, permits, self._spawn, self._forget)
+        self._instances: dict[InstanceKey, Instance] = {}
+        self._variants: Mapping[str, Variant] | None = None
+        self._owners: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """All instances stop at once; bounded, and done even if the caller is cancelled meanwhile."""
+        self._closing = True
+        limits = [rules.leaving_limit(instance.variant.timeouts) for instance in self._instances.values()]
+        for instance in tuple(self._instances.values()):
+            instance.dismiss("Mooring is stopping")
+        await _uninterrupted(self._ended(max(limits, default=0.0)))
+
+    def ready(self, key: InstanceKey) -> Instance | None:
+        """The instance, if a lease on it can be had at once; the warm path."""
+        instance = self._instances.get(key)
+        return instance if instance is not None and instance.ready else None
+
+    async def lease(self, variant: Variant, key: InstanceKey, demand: Demand | None = None) -> Lease:
+        """A lease on the instance, which is started if need be. No time limit of its own beyond those of a start; a
+        caller that gives up leaves the start to the others.
+
+        Raises Unavailable: at once when the variant cannot be started, is no longer wanted or backs off (BackingOff);
+        else whatever the start failed with, the same for all who waited.
+        """
+        while True:
+            instance = self.ready(key)
+            if instance is not None:
+                return instance.lease()
+            self._admit(variant, key)
+            instance = self._instances.get(key)
+            if instance is None:
+                instance = self._instances[key] = Instance(key, variant, self._means)
+            lease = await instance.wanted(variant, demand)
+            if lease is not None:
+                return lease
+
+    async def listed(self, key: InstanceKey) -> None:
+        """Wait until the running instance's first listing is over. Raises Unavailable when it failed or there is no
+        such instance; no time limit of its own beyond ``timeouts.discover``."""
+        chores = self._chores(key)
+        if chores is None:
+            raise Unavailable(f"{key.variant} is not running", phase="discover")
+        await chores.listed()
+
+    def relist(self, key: InstanceKey) -> None:
+        """The server said that its lists changed: they are taken again, debounced."""
+        if (chores := self._chores(key)) is not None:
+            chores.relist()
+
+    def suspect(self, key: InstanceKey) -> None:
+        """A call timed out: an instance that does not answer a ping now is stopped, and the next lease starts it."""
+        if (chores := self._chores(key)) is not None:
+            chores.suspect()
+
+    def obstacle(self, key: InstanceKey) -> Unavailable | None:
+        """Why the instance serves nobody at this moment: it backs off or is starting. None: nothing is in the way."""
+        instance = self._instances.get(key)
+        return instance.obstacle() if instance is not None else None
+
+    def apply(self, variants: Mapping[str, Variant]) -> None:
+        """What should be. Instances that are not part of it drain; the others are left alone. Until the first call
+        anything may be leased, from then on only this."""
+        self._variants = variants
+        for instance in tuple(self._instances.values()):
+            reason = rules.unwanted(instance.key, variants)
+            if reason:
+                instance.drain(reason)
+            else:
+                instance.keep(variants[instance.key.variant])
+
+    def stop(self, key: InstanceKey, reason: str = "stopped on request") -> None:
+        """End an instance now; the next lease starts it again."""
+        instance = self._instances.get(key)
+        if instance is not None:
+            instance.stop(reason)
+
+    def restart(self, server: str) -> int:
+        """Start the server's ready instances anew, and those that back off without waiting; how many that were."""
+        found = [
+            instance
+            for instance in self._instances.values()
+            if instance.variant.server == server and instance.restartable
+        ]
+        for instance in found:
+            instance.restart()
+        return len(found)
+
+    def end_scope(self, scope: str) -> None:
+        """A session, or whatever the scope stands for, is over: its instances end with it."""
+        for instance in [instance for key, instance in self._instances.items() if key.scope == scope]:
+            instance.dismiss("what it was started for is over")
+
+    def rows(self) -> list[InstanceRow]:
+        """All instances as ``ps`` shows them, ordered by key."""
+        return [self._instances[key].row() for key in sorted(self._instances)]
+
+    def _chores(self, key: InstanceKey) -> Chores | None:
+        instance = self._instances.get(key)
+        return instance.life.chores if instance is not None and instance.life is not None else None
+
+    def _admit(self, variant: Variant, key: InstanceKey) -> None:
+        if self._closing:
+            raise Unavailable("Mooring is stopping", server=variant.server)
+        reason = variant.unavailable
+        if not reason and self._variants is not None:
+            reason = rules.unwanted(key, self._variants)
+        if reason:
+            raise Unavailable(f"{variant.server}: {reason}", server=variant.server)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._owners.add(task)
+        task.add_done_callback(self._owners.discard)
+
+    def _forget(self, key: InstanceKey) -> None:
+        self._instances.pop(key, None)
+
+    async def _ended(self, limit: float) -> None:
+        if self._owners:
+            _, late = await asyncio.wait(self._owners, timeout=limit)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CANCELLED_LIMIT)
+
+
+async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` to its end even if this task is cancelled meanwhile; the cancellation then takes effect."""
+    task = asyncio.get_running_loop().create_task(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled

@@ -1,0 +1,1 @@
+"""How one server starts and ends."""

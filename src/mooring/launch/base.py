@@ -1,0 +1,92 @@
+"""The contract of a launcher.
+
+A launcher brings one server into existence and ends it again: ``launch`` is an async context manager that yields a
+``Launched``; leaving the block means the server is gone, with all its descendants. Called by ``serve.app`` inside the
+instance's owner task, never twice for one instance. It never speaks MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from mooring.config.plan import Variant
+from mooring.nouns import InstanceKey
+
+
+class Pipes(msgspec.Struct, frozen=True):
+    """A server on stdio: raw file descriptors owned by the receiver, which closes them (``reader`` is its stdout,
+    ``writer`` its stdin; both non-blocking). ``leftover``: bytes already read from stdout."""
+
+    reader: int
+    writer: int
+    leftover: bytes = b""
+
+
+class Url(msgspec.Struct, frozen=True):
+    """A server that speaks HTTP."""
+
+    url: str
+    headers: dict[str, str] = {}
+    transport: str = "http"
+
+
+class Local(msgspec.Struct, frozen=True):
+    """A server inside this process: an object with the ``wire.connection.Connection`` methods."""
+
+    connection: Any
+
+
+class Tail(Protocol):
+    """The bounded last output of a server's stderr."""
+
+    def text(self, lines: int = 20) -> str:
+        """The last lines, without a newline at the end."""
+        ...
+
+    def follow(self, follower: Callable[[str], None]) -> Callable[[], None]:
+        """Call ``follower`` with each further line, until the returned function is called."""
+        ...
+
+
+class Launched(Protocol):
+    """A server that runs, or is about to answer."""
+
+    @property
+    def endpoint(self) -> Pipes | Url | Local: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def container(self) -> str | None: ...
+
+    @property
+    def stderr(self) -> Tail: ...
+
+    @property
+    def exited(self) -> asyncio.Future[int | None]:
+        """Resolves with the exit code (negative: signal) when the server is gone; never resolves for remotes."""
+        ...
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the server's process group, if there is one."""
+        ...
+
+
+class Launcher(Protocol):
+    """Starts and ends one kind of server."""
+
+    kinds: ClassVar[tuple[str, ...]]
+    """Tags of ``config.plan.Launch`` it serves, such as ("process",)."""
+
+    def launch(
+        self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[Launched]:
+        """Start it. ``secrets``: values by the names in ``variant.launch.secrets``/``credentials``, resolved at this
+        moment. Raises StartFailed or LaunchMissing; whatever was begun is undone then."""
+        ...

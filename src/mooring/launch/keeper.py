@@ -1,0 +1,351 @@
+"""The keeper: the daemon's one child and the ancestor of every server. Standard library only.
+
+Started by ``launch.start`` as ``python -I -S keeper.py`` with one end of a socket pair as descriptor 3; ``launch.kept``
+holds the other end. It forks servers, reports their exits, signals them, ends them; when the socket ends (the daemon is
+gone, however) it kills every descendant and exits. It never reads what servers say, keeps nothing on disk and decides
+nothing: when to start and to stop is the daemon's business.
+
+The conversation is frames (see ``pack``) of tuples. ``mark`` is the daemon's random number for one server:
+
+    to the keeper     ("spawn", mark, argv, env, cwd) with stdin, stdout, stderr by SCM_RIGHTS
+                      ("signal", mark, number)          to the process group
+                      ("end", mark, grace)              SIGTERM to all of it, SIGKILL after ``grace`` seconds
+    to the daemon     ("spawned", mark, pid, errno, step), step is "cwd" or "exec"
+                      ("exited", mark, code)            negative: by that signal
+                      ("ended", mark, survivors)        nothing of it is alive, unless it could not be killed
+
+Who belongs to a server: on Linux each server's soft RLIMIT_LOCKS is its mark. The kernel ignores that limit since
+2.4.25, every descendant inherits it, and reading it takes no privilege; so a helper that left the group, the session
+and the process tree is still known. (What a keeper inside a server marks is that keeper's to end.) Elsewhere it is the
+process group and the tree as it is when asked.
+"""
+
+import errno
+import marshal
+import os
+import resource
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    import socket
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+else:  # the C halves: the public modules cost 10 ms of imports at each start
+    import _signal as signal
+    import _socket as socket
+
+CHANNEL = 3
+"""The descriptor of the keeper's end of the socket pair."""
+DYING = 2.0
+"""Seconds that killed processes get to disappear; one that hangs in the kernel does not hold up the rest."""
+GRACE_TICK = 0.05
+KILL_TICK = 0.01
+"""Seconds between two looks at servers that are ending; their own children's ends wake nobody here."""
+RLIMIT_LOCKS = 10
+
+
+def pack(message: "tuple[Any, ...]") -> bytes:
+    """One frame: the length in 4 bytes, then ``message`` by marshal (both ends run the same interpreter)."""
+    body = marshal.dumps(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+def unpack(buffer: bytearray) -> "Iterator[tuple[Any, ...]]":
+    """Take the whole frames out of ``buffer``; the rest stays."""
+    while len(buffer) >= 4 and len(buffer) >= (end := 4 + int.from_bytes(buffer[:4], "big")):
+        body = bytes(buffer[4:end])
+        del buffer[:end]
+        yield marshal.loads(body)  # noqa: S302 - from the daemon or the keeper, never from outside
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process (Linux; elsewhere nothing happens)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _marks_work() -> bool:
+    """Whether RLIMIT_LOCKS can carry marks here: Linux, with no hard limit in the way."""
+    try:
+        soft, hard = resource.getrlimit(RLIMIT_LOCKS)
+        resource.setrlimit(RLIMIT_LOCKS, (soft, hard))
+    except (OSError, ValueError):
+        return False
+    return sys.platform == "linux" and hard == resource.RLIM_INFINITY
+
+
+MARKS = _marks_work()
+
+
+def members(servers: "Mapping[int, int]") -> dict[int, list[int]]:
+    """The processes of each server, zombies too. ``servers``: leader's pid by mark."""
+    found: dict[int, list[int]] = {mark: [] for mark in servers}
+    if not MARKS:
+        table = process_table()
+        return {mark: _family(leader, table) for mark, leader in servers.items()}
+    for pid in _pids():
+        try:
+            mark, _ = resource.prlimit(pid, RLIMIT_LOCKS)
+        except OSError:  # gone meanwhile, or another user's
+            continue
+        if mark in found:
+            found[mark].append(pid)
+    return found
+
+
+def process_table() -> dict[int, tuple[int, int]]:
+    """Every process: pid -> (parent, process group)."""
+    if sys.platform != "linux":
+        import subprocess
+
+        listed = subprocess.run(["/bin/ps", "-axo", "pid=,ppid=,pgid="], capture_output=True, check=False).stdout
+        return {int(pid): (int(parent), int(group)) for pid, parent, group in map(bytes.split, listed.splitlines())}
+    table: dict[int, tuple[int, int]] = {}
+    for pid in _pids():
+        try:
+            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+                _, parent, group = file.read(1024).rpartition(b")")[2].split()[:3]
+        except OSError:
+            continue
+        table[pid] = int(parent), int(group)
+    return table
+
+
+def descendants(root: int, table: "Mapping[int, tuple[int, int]]") -> list[int]:
+    """Children, grandchildren and so on of ``root``."""
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:  # grows while it is walked
+        found += children.get(pid, ())
+    return found
+
+
+def _family(leader: int, table: "Mapping[int, tuple[int, int]]") -> list[int]:
+    group = [pid for pid, (_, pgid) in table.items() if pgid == leader != 0]
+    return list({pid for member in group for pid in (member, *descendants(member, table))})
+
+
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def kill(pids: "Iterable[int]", number: int = signal.SIGKILL) -> None:
+    """Signal each one that still exists and may be signalled."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            continue
+
+
+class Server:
+    """One server: its leader, and while it is being ended the monotonic times of the next steps."""
+
+    __slots__ = ("give_up_at", "kill_at", "pid", "running")
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.running = True
+        self.kill_at = 0.0
+        self.give_up_at = 0.0
+
+    def signal_group(self, number: int) -> None:
+        """Reach the whole group at once. Only while the leader is not reaped: later its number may be a stranger's."""
+        if self.running:
+            try:
+                os.killpg(self.pid, number)
+            except OSError:
+                return
+
+    def signal_all(self, found: "Iterable[int]", number: int) -> None:
+        """Reach every process once: the group, then those that left it."""
+        outside = [pid for pid in found if not (self.running and _group(pid) == self.pid)]
+        self.signal_group(number)
+        kill(outside, number)
+
+
+def _group(pid: int) -> int:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return -1
+
+
+class Keeper:
+    """The keeper's state and its answers to the daemon."""
+
+    def __init__(self, channel: "socket.socket") -> None:
+        self.channel = channel
+        self.servers: dict[int, Server] = {}
+        self.ending: dict[int, Server] = {}
+        self._incoming = bytearray()
+        self._received: list[int] = []  # descriptors whose frame is not complete yet
+        self._limits = resource.getrlimit(RLIMIT_LOCKS) if MARKS else (0, 0)
+        self._signals = [n for n in signal.valid_signals() if n not in (signal.SIGKILL, signal.SIGSTOP)]
+
+    def receive(self) -> bool:
+        """Take what the daemon sent; False when the daemon is gone."""
+        data, extra, _, _ = self.channel.recvmsg(65536, socket.CMSG_SPACE(4 * 16))
+        for _, _, payload in extra:
+            self._received += memoryview(payload).cast("i").tolist()
+        for fd in self._received:
+            os.set_inheritable(fd, False)
+        self._incoming += data
+        for verb, mark, *rest in unpack(self._incoming):
+            if verb == "spawn":
+                self._spawn(mark, *rest)
+            elif verb == "end":
+                self._end(mark, *rest)
+            elif mark in self.servers:
+                self.servers[mark].signal_group(*rest)
+        return bool(data)
+
+    def _spawn(self, mark: int, argv: tuple[bytes, ...], env: dict[bytes, bytes], cwd: bytes) -> None:
+        stdio, self._received = self._received[:3], self._received[3:]
+        pid, error, step = 0, 0, "cwd"
+        try:
+            os.chdir(cwd)
+            step = "exec"
+            pid = self._fork(mark, argv, env, stdio)
+        except OSError as failure:
+            error = failure.errno or errno.EIO
+        finally:
+            os.chdir("/")
+            for fd in stdio:
+                os.close(fd)
+        if pid:
+            self.servers[mark] = Server(pid)
+        self._send("spawned", mark, pid, error, step)
+
+    def _fork(self, mark: int, argv: tuple[bytes, ...], env: dict[bytes, bytes], stdio: list[int]) -> int:
+        """fork, setsid, execve, with default signals and no descriptor but ``stdio`` (all others close on exec)."""
+        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)]
+        if MARKS:
+            resource.setrlimit(RLIMIT_LOCKS, (mark, self._limits[1]))
+        try:
+            return os.posix_spawn(
+                argv[0], argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=self._signals
+            )
+        finally:
+            if MARKS:
+                resource.setrlimit(RLIMIT_LOCKS, self._limits)
+
+    def _end(self, mark: int, grace: float) -> None:
+        server = self.servers.get(mark)
+        if server is None:
+            self._send("ended", mark, 0)
+            return
+        server.kill_at = time.monotonic() + grace
+        server.give_up_at = server.kill_at + DYING
+        if grace:
+            server.signal_all(members({mark: server.pid})[mark], signal.SIGTERM)
+        self.ending[mark] = server
+
+    def advance(self) -> None:
+        """Take every server that is ending one step further."""
+        if not self.ending:
+            return
+        now = time.monotonic()
+        found = members({mark: server.pid for mark, server in self.ending.items()})
+        for mark, server in list(self.ending.items()):
+            if not (server.running or found[mark]) or now >= server.give_up_at:
+                del self.ending[mark], self.servers[mark]
+                self._send("ended", mark, len(found[mark]))
+            elif now >= server.kill_at:
+                server.signal_all(found[mark], signal.SIGKILL)
+
+    def pause(self) -> "float | None":
+        """Milliseconds until the next step of an ending server; None when none is."""
+        if not self.ending:
+            return None
+        left = min(server.kill_at for server in self.ending.values()) - time.monotonic()
+        return 1000 * min(GRACE_TICK, max(KILL_TICK, left))
+
+    def reap(self) -> bool:
+        """Collect every child that has ended, orphans too, and report the servers. False when no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if not pid:
+                return True
+            for mark, server in self.servers.items():
+                if server.pid == pid and server.running:
+                    server.running = False
+                    self._send("exited", mark, os.waitstatus_to_exitcode(status))
+
+    def _send(self, *message: "Any") -> None:
+        try:
+            self.channel.sendall(pack(message))
+        except OSError:  # the daemon is gone: the next receive says so
+            return
+
+    def end_everything(self) -> None:
+        """Kill every descendant, again and again until none is left; bounded by ``DYING``."""
+        give_up_at = time.monotonic() + DYING
+        while (self.reap() or sys.platform != "linux") and time.monotonic() < give_up_at:
+            victims = set(descendants(os.getpid(), process_table()))
+            victims.update(*members({mark: server.pid for mark, server in self.servers.items()}).values())
+            if not victims:
+                return
+            kill(victims)
+            time.sleep(KILL_TICK / 2)
+
+
+def _nothing(number: int, frame: object) -> None:
+    pass
+
+
+def run(channel: "socket.socket") -> None:
+    """Serve the daemon until it is gone, then leave nothing behind."""
+    keeper = Keeper(channel)
+    woken, wake = os.pipe()
+    for fd in (woken, wake):
+        os.set_blocking(fd, False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _nothing)  # a handler is what makes the signal wake the pipe
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    try:
+        while True:
+            ready = [fd for fd, _ in poll.poll(keeper.pause())]
+            if woken in ready:
+                os.read(woken, 65536)
+            keeper.reap()
+            if channel.fileno() in ready and not keeper.receive():
+                return
+            keeper.advance()
+    except ConnectionResetError:
+        return
+    finally:
+        keeper.end_everything()
+
+
+def main() -> None:
+    """The whole life of the process."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends when the daemon does, whoever is told to end first
+    for name in os.listdir("/dev/fd"):
+        if int(name) > CHANNEL:  # what the daemon itself was given
+            try:
+                os.close(int(name))
+            except OSError:
+                continue
+    os.set_inheritable(CHANNEL, False)
+    os.chdir("/")
+    become_subreaper()
+    run(socket.socket(fileno=CHANNEL))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The daemon's side of the keeper: start processes in it, hear of their ends, end them, replace it when it dies.
+
+``serve.app`` opens one ``Keeper``; launchers call ``spawn``. All of it runs on the event loop and blocks nowhere. It
+never uses the loop's own child watching: servers are not this process's children, and the keeper's end is seen on its
+socket. If the keeper dies, this process inherits the servers (it is a subreaper), kills them and resolves every
+``exited``; the next ``spawn`` starts a new keeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from mooring.launch.keeper import DYING, become_subreaper, kill, members, pack, unpack
+from mooring.launch.start import Started, start_keeper
+
+log = logging.getLogger(__name__)
+
+SPAWN_LIMIT = 10.0
+"""Seconds for one spawn; it takes milliseconds unless the program is on a file system that hangs."""
+LAST_WORD = DYING + 5.0
+"""Seconds beyond its own limits that the keeper gets to answer, before it is not believed in any more."""
+TICK = 0.005
+"""Seconds between two looks at processes that were killed."""
+
+
+async def finish(work: Awaitable[None]) -> None:
+    """Await ``work`` to its end even when the caller is cancelled meanwhile; the cancellation is raised afterwards.
+
+    ``work`` must be bounded by itself.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.wait((task,))
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
+
+
+class Kept:
+    """One process in the keeper's hands. The three descriptors (non-blocking) are the receiver's, who closes them."""
+
+    def __init__(self, channel: Channel, mark: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._mark = mark
+        self.pid = 0
+        self.stdin_fd = self.stdout_fd = self.stderr_fd = -1
+        self.exited: asyncio.Future[int | None] = loop.create_future()
+        """The exit code, negative for a signal; never None here."""
+        self.spawned: asyncio.Future[tuple[int, int, str] | None] = loop.create_future()
+        """The keeper's answer: pid, errno, step. None: the keeper died."""
+        self.ended: asyncio.Future[int] = loop.create_future()
+        """How many of its processes could not be killed; resolves once nothing else is left."""
+        self._ending = False
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process group; nothing happens once the process has ended."""
+        if not self.exited.done():
+            self._channel.send(("signal", self._mark, int(number)))
+
+    async def end(self, grace: float) -> None:
+        """End it and all its descendants: SIGTERM, ``grace`` seconds, SIGKILL. Bounded; may be called again."""
+        if not self._ending:
+            self._ending = True
+            self._channel.send(("end", self._mark, grace))
+        await asyncio.wait((self.ended,), timeout=grace + LAST_WORD)
+        if not self.ended.done():
+            self._channel.lose("does not answer")
+            await asyncio.wait((self.ended,), timeout=LAST_WORD)
+
+
+class Channel:
+    """One keeper process and the conversation with it."""
+
+    def __init__(self, started: Started) -> None:
+        self.pid, fd = started
+        self.lost = False
+        self._loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self._loop.create_future()
+        """Resolves when the keeper and everything it kept is gone."""
+        self._kept: dict[int, Kept] = {}
+        self._incoming = bytearray()
+        self._outgoing: list[tuple[bytes, Sequence[int]]] = []
+        self._clearing: asyncio.Task[None] | None = None
+        self._finishing = False
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._read)
+
+    async def spawn(self, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes) -> Kept | None:
+        """One process, or None when the keeper died meanwhile; whatever was begun is undone then."""
+        ours, theirs = _pipes()
+        mark = int.from_bytes(os.urandom(7), "big") | 1
+        kept = self._kept[mark] = Kept(self, mark)
+        self.send(("spawn", mark, tuple(argv), dict(env), cwd), theirs)
+        try:
+            async with asyncio.timeout(SPAWN_LIMIT):
+                answer = await kept.spawned
+            if answer is not None and answer[1]:
+                raise OSError(answer[1], os.strerror(answer[1]), os.fsdecode(cwd if answer[2] == "cwd" else argv[0]))
+        except BaseException:
+            self.send(("end", mark, 0.0))
+            _close(ours)
+            raise
+        if answer is None:
+            _close(ours)
+            return None
+        kept.pid = answer[0]
+        kept.stdin_fd, kept.stdout_fd, kept.stderr_fd = ours
+        return kept
+
+    def send(self, message: tuple[object, ...], fds: Sequence[int] = ()) -> None:
+        """Queue one frame; ``fds`` go with it and are closed here. Nothing is sent when the keeper is gone."""
+        self._outgoing.append((pack(message), fds))
+        self._write()
+
+    def _write(self) -> None:
+        while self._outgoing:
+            data, fds = self._outgoing[0]
+            try:
+                sent = socket.send_fds(self._socket, [data], fds) if fds else self._socket.send(data)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket, self._write)
+                return
+            except OSError:
+                self.lose("is gone")
+                self._drop()
+                return
+            _close(fds)
+            self._outgoing[:1] = [(data[sent:], ())] if sent < len(data) else []
+        self._loop.remove_writer(self._socket)
+
+    def _drop(self) -> None:
+        for _, fds in self._outgoing:
+            _close(fds)
+        self._outgoing.clear()
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._incoming += data
+        for message in unpack(self._incoming):
+            self._heard(*message)
+        if not data:
+            self.lose("ended")
+
+    def _heard(self, verb: str, mark: int, *rest: Any) -> None:
+        kept = self._kept[mark]
+        if verb == "spawned":
+            _resolve(kept.spawned, rest)
+        elif verb == "exited":
+            _resolve(kept.exited, rest[0])
+        else:
+            del self._kept[mark]
+            if rest[0]:
+                log.error("%d processes of the server with pid %d could not be killed", rest[0], kept.pid)
+            _resolve(kept.exited, -signal.SIGKILL)  # told already, unless it could not be killed
+            _resolve(kept.ended, rest[0])
+
+    def finish(self) -> None:
+        """Have the keeper end everything and itself; ``over`` follows."""
+        self._finishing = True
+        if not self.lost:
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def lose(self, why: str) -> None:
+        """The conversation is over: let go of the socket and clear up. Does nothing the second time."""
+        if self.lost:
+            return
+        self.lost = True
+        if not self._finishing:
+            log.error("the keeper (pid %d) %s; what it kept is ended, the next start brings a new one", self.pid, why)
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        self._drop()
+        self._clearing = self._loop.create_task(self._clear())
+
+    async def _clear(self) -> None:
+        """End the keeper and, as its heir, every process it kept."""
+        codes: dict[int, int] = {}
+        try:
+            await self._kill(lambda: [self.pid] if self.pid not in codes else [], codes)
+            leaders = {mark: kept.pid for mark, kept in self._kept.items()}
+            await self._kill(lambda: [pid for found in members(leaders).values() for pid in found], codes)
+        finally:
+            for kept in self._kept.values():
+                _resolve(kept.spawned, None)
+                _resolve(kept.exited, codes.get(kept.pid, -signal.SIGKILL))
+                _resolve(kept.ended, 0)
+            self._kept.clear()
+            self.over.set_result(None)
+
+    async def _kill(self, alive: Callable[[], list[int]], codes: dict[int, int]) -> None:
+        """Kill and reap until nothing is ``alive``; bounded by ``DYING``."""
+        give_up_at = self._loop.time() + DYING
+        while (pids := alive()) and self._loop.time() < give_up_at:
+            kill(pids)
+            _reap(pids, codes)
+            await asyncio.sleep(TICK)
+
+
+class Keeper:
+    """Where processes live: an async context manager; leaving it leaves none of them alive.
+
+    ``started``: what ``start_keeper`` gave; without it one is started on entering.
+    """
+
+    def __init__(self, started: Started | None = None) -> None:
+        self._started = started
+        self._channel: Channel
+        self._heir = False
+
+    async def __aenter__(self) -> Self:
+        self._channel = Channel(self._started or start_keeper())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await finish(self._close())
+
+    @property
+    def pid(self) -> int:
+        """The keeper's process id."""
+        return self._channel.pid
+
+    async def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Kept:
+        """Start ``argv[0]`` (an absolute path) with exactly ``env`` in ``cwd``, leader of its own session and group.
+
+        Waits for a new keeper if the old one died. Raises OSError (with the path it is about), TimeoutError, and
+        ValueError for text that no process can be given.
+        """
+        line = [_encode(part) for part in argv]
+        variables = {_encode(name): _encode(value) for name, value in env.items()}
+        if any(not name or b"=" in name for name in variables):
+            raise ValueError("an environment variable has an empty name or one with a '='")
+        if not self._heir:
+            # The next ancestor in line, should the keeper die. Before the first server and not at boot: it loads
+            # ctypes, which takes a tenth of the boot. Linux carries it over to the keeper, which runs already.
+            become_subreaper()
+            self._heir = True
+        for _ in range(2):
+            await self._recovered()
+            kept = await self._channel.spawn(line, variables, _encode(cwd))
+            if kept is not None:
+                return kept
+        raise ConnectionResetError("the keeper died twice during one start")
+
+    async def _recovered(self) -> None:
+        lost = self._channel
+        if lost.lost:
+            await asyncio.wait((lost.over,))
+            if self._channel is lost:
+                self._channel = Channel(start_keeper())
+
+    async def _close(self) -> None:
+        self._channel.finish()
+        await asyncio.wait((self._channel.over,), timeout=LAST_WORD)
+        self._channel.lose("does not end")
+        await asyncio.wait((self._channel.over,), timeout=2 * LAST_WORD)
+
+
+def _encode(text: str) -> bytes:
+    if "\0" in text:
+        raise ValueError("a command, its environment and its folder cannot hold a NUL character")
+    return os.fsencode(text)
+
+
+def _pipes() -> tuple[list[int], list[int]]:
+    """Three pipes: our ends (writing stdin, reading stdout and stderr; non-blocking) and the child's."""
+    made: list[tuple[int, int]] = []
+    try:
+        for _ in range(3):
+            made.append(os.pipe())  # noqa: PERF401 - those made are closed when one fails
+    except OSError:
+        _close(fd for pair in made for fd in pair)
+        raise
+    (stdin, feed), (output, stdout), (errors, stderr) = made
+    for fd in (feed, output, errors):
+        os.set_blocking(fd, False)
+    return [feed, output, errors], [stdin, stdout, stderr]
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+
+
+def _resolve(future: asyncio.Future[Any], value: object) -> None:
+    if not future.done():
+        future.set_result(value)
+
+
+def _reap(pids: Iterable[int], codes: dict[int, int]) -> None:
+    """Collect those that have ended and are this process's children; their exit codes go into ``codes``."""
+    for pid in pids:
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            continue
+        if ended:
+            codes[pid] = os.waitstatus_to_exitcode(status)

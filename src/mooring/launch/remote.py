@@ -1,0 +1,98 @@
+"""The launcher of remotes: nothing starts, there is a URL, and the headers that go there.
+
+Called through ``launch.base.Launcher``. Secrets are put into headers here and nowhere else, at the moment of
+connecting. It never looks whether the remote is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+from mooring.config.plan import Launch, Remote, SecretRef, Variant
+from mooring.errors import NoLauncher, StartFailed
+from mooring.launch.base import Url
+from mooring.nouns import InstanceKey
+
+AUTHORIZATION = "authorization"
+"""Name under which the secret of ``auth`` is handed in."""
+
+
+class Silence:
+    """A remote has no stderr. Fulfils ``launch.base.Tail``."""
+
+    def text(self, lines: int = 20) -> str:
+        """Nothing."""
+        return ""
+
+    def follow(self, follower: Callable[[str], None]) -> Callable[[], None]:
+        """Nothing will come."""
+        return lambda: None
+
+
+class LaunchedRemote:
+    """A server that is somewhere else. Fulfils ``launch.base.Launched``."""
+
+    pid: int | None = None
+    container: str | None = None
+
+    def __init__(self, endpoint: Url) -> None:
+        self.endpoint = endpoint
+        self.stderr = Silence()
+        self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def signal(self, number: int) -> None:
+        """There is no process."""
+
+
+class RemoteLauncher:
+    """Knows where remotes are."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("remote",)
+
+    @asynccontextmanager
+    async def launch(
+        self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
+    ) -> AsyncGenerator[LaunchedRemote]:
+        """See ``launch.base.Launcher``. Raises NoLauncher, and StartFailed for a header that cannot be sent."""
+        launch = variant.launch
+        why_not = unsupported(launch)
+        if why_not or not isinstance(launch, Remote):
+            raise NoLauncher(f'Server "{variant.server}" cannot be opened: {why_not}.', server=variant.server)
+        headers = filled(launch, secrets)
+        for name, value in headers.items():
+            if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable()):
+                what = f'Server "{variant.server}": the value of the header {name} holds what no header can carry.'
+                raise StartFailed(what, server=variant.server, phase="start")
+        yield LaunchedRemote(Url(launch.url, headers, launch.transport))
+
+
+def unsupported(launch: Launch) -> str:
+    """Why this launcher cannot open it, "" when it can. Pure."""
+    if not isinstance(launch, Remote):
+        return "it has no url"
+    if launch.auth == "oauth":
+        return 'auth = "oauth" is not supported yet; a secret reference in auth is sent as bearer token'
+    return ""
+
+
+def filled(launch: Remote, secrets: Mapping[str, str]) -> dict[str, str]:
+    """The headers with ``secrets`` in the place of their names, and the bearer token of ``auth``. A value that was
+    filled in is not looked at again. Pure."""
+    headers = {name: _fill(template, launch.secrets, secrets) for name, template in launch.headers.items()}
+    if isinstance(launch.auth, SecretRef) and AUTHORIZATION in secrets:
+        headers = {name: value for name, value in headers.items() if name.lower() != AUTHORIZATION}
+        headers["Authorization"] = f"Bearer {secrets[AUTHORIZATION]}"
+    return headers
+
+
+def _fill(template: str, names: Mapping[str, SecretRef], secrets: Mapping[str, str]) -> str:
+    """Optional secrets that are missing leave nothing behind."""
+    found = [(template.find(f"{{{name}}}"), name) for name in names if f"{{{name}}}" in template]
+    if not found:
+        return template
+    at, name = min(found)
+    rest = template[at + len(name) + 2 :]
+    return template[:at] + secrets.get(name, "") + _fill(rest, names, secrets)

@@ -1,0 +1,209 @@
+"""The shapes everybody shares, frozen; those with ``Row`` or ``Report`` in the name are also the shapes behind
+``--json``. Pure. msgspec structs: they cost a tenth of a dataclass at start and encode themselves.
+
+Durations are seconds, times epoch seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Era = Literal["legacy", "modern"]
+"""``legacy``: protocol up to 2025-11-25 (handshake, sessions). ``modern``: 2026-07-28 (stateless)."""
+
+Sharing = Literal["shared", "workspace", "session"]
+State = Literal["stopped", "starting", "ready", "stopping", "backoff"]
+Scope = Literal["call", "list"]
+
+
+class InstanceKey(msgspec.Struct, frozen=True, order=True):
+    """One running thing: which variant, from which resolved definition, for whom."""
+
+    variant: str
+    digest: str
+    scope: str = ""
+    """"" shared; ``w:<workspace>``; ``s:<session id>``."""
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who is calling: a key, or the local user through the control socket (``key_id`` then starts with "local:")."""
+
+    key_id: str
+    workspace: str
+    scopes: tuple[Scope, ...] = ("call", "list")
+    variant: str | None = None
+    tools: tuple[str, ...] = ()
+    """Globs on advertised names; empty allows all."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a server said about itself in ``initialize`` or ``server/discover``. The ``bytes`` are raw JSON."""
+
+    era: Era
+    version: str
+    """Protocol version of the conversation, such as "2025-11-25"."""
+    capabilities: bytes = b"{}"
+    server_info: bytes = b"{}"
+    instructions: str = ""
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One listed tool, prompt, resource or template: its upstream name (or URI, or URI template) and its raw JSON."""
+
+    name: str
+    raw: bytes
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """All that one server offers, as it said it, in its order."""
+
+    facts: Facts
+    tools: tuple[Item, ...] = ()
+    prompts: tuple[Item, ...] = ()
+    resources: tuple[Item, ...] = ()
+    templates: tuple[Item, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What went wrong while listing, such as a repeated cursor; for ``check`` and ``ps``."""
+    taken_at: float = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether it names nothing at all."""
+        return not (self.tools or self.prompts or self.resources or self.templates)
+
+
+class InstanceRow(msgspec.Struct, frozen=True):
+    """One line of ``mooring ps``."""
+
+    server: str
+    variant: str
+    state: State
+    scope: str = ""
+    reason: str = ""
+    pid: int | None = None
+    container: str | None = None
+    era: Era | None = None
+    uptime: float | None = None
+    idle: float | None = None
+    leases: int = 0
+    workspaces: tuple[str, ...] = ()
+    tools: int | None = None
+    restarts: int = 0
+    retry_at: float | None = None
+    exit_code: int | None = None
+    memory: int | None = None
+    processes: int | None = None
+    dialogue: str = ""
+    """Where dialogue is off for this instance: why, and how to turn it on."""
+    last_error: str = ""
+    stderr: str = ""
+
+
+class ToolRow(msgspec.Struct, frozen=True):
+    """One tool of a workspace, under its advertised name."""
+
+    name: str
+    server: str
+    upstream: str
+    description: str = ""
+    input_schema: dict[str, Any] = {}
+    output_schema: dict[str, Any] | None = None
+    annotations: dict[str, Any] = {}
+
+
+class KeyRow(msgspec.Struct, frozen=True):
+    """A key as it may be shown: never its value."""
+
+    id: str
+    workspace: str
+    name: str = ""
+    created_at: float = 0.0
+    expires_at: float | None = None
+    scopes: tuple[Scope, ...] = ("call", "list")
+    variant: str | None = None
+    tools: tuple[str, ...] = ()
+    revoked: bool = False
+    inert: str = ""
+    """Why a valid key opens nothing now, such as "no such workspace"."""
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    """What ``mooring key create --json`` prints, once."""
+
+    key: str
+    id: str
+    workspace: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something in the configuration that works differently than its writer may think."""
+
+    level: Literal["error", "warning", "info"]
+    message: str
+    path: str = ""
+    file: str = ""
+    line: int | None = None
+
+
+class VariantRow(msgspec.Struct, frozen=True):
+    """One variant in the plan that ``mooring check`` prints; secrets are masked."""
+
+    id: str
+    server: str
+    kind: str
+    command: tuple[str, ...]
+    """What would be run (argv with kwargs as flags), or the URL."""
+    env: dict[str, str]
+    """Environment that the definition adds; a secret shows its reference, never its value."""
+    instance_keys: tuple[str, ...]
+    sharing: Sharing
+    shared_by: tuple[str, ...]
+    """Workspaces that mount it."""
+    idle_timeout: float
+    dialogue: str = ""
+    unavailable: str = ""
+
+
+class MountRow(msgspec.Struct, frozen=True):
+    """One mount in the plan: which server a workspace sees under which prefix."""
+
+    workspace: str
+    prefix: str
+    server: str
+    variant: str
+    sharing: Sharing
+
+
+class CheckReport(msgspec.Struct, frozen=True):
+    """What ``mooring check`` prints."""
+
+    ok: bool
+    files: tuple[str, ...]
+    variants: tuple[VariantRow, ...]
+    mounts: tuple[MountRow, ...]
+    problems: tuple[Problem, ...]
+
+
+class ReloadReport(msgspec.Struct, frozen=True):
+    """What a reload did, or why it did nothing."""
+
+    applied: bool
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+    error: str = ""
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """The daemon at a glance."""
+
+    version: str
+    pid: int
+    home: str
+    endpoint: str
+    started_at: float
+    workspaces: tuple[str, ...]
+    config_error: str = ""

@@ -1,0 +1,1 @@
+"""One event vocabulary; logs, metrics, traces and audit read it."""

@@ -1,0 +1,205 @@
+"""The sinks that are always there: the log, and the metrics behind ``/metrics``.
+
+``serve.app`` makes one of each and gives them to ``Events``. They read the one event vocabulary and nothing else; they
+never block longer than a write to a log file, and never raise.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from typing import Any, get_args
+
+from mooring.nouns import InstanceRow, State
+from mooring.observe.events import Event
+
+LOG_LIMIT = 10 * 1024 * 1024
+"""Bytes; a longer log file is put aside as ``<file>.1`` when the daemon starts."""
+
+_LEVELS = {
+    "call.started": logging.DEBUG,
+    "call.finished": logging.DEBUG,
+    "instance.crashed": logging.WARNING,
+    "instance.backoff": logging.WARNING,
+    "config.rejected": logging.ERROR,
+    "key.refused": logging.WARNING,
+    "pin.changed": logging.WARNING,
+    "policy.denied": logging.WARNING,
+}
+"""All others are INFO."""
+_log = logging.getLogger("mooring")
+
+
+def open_log(path: str | os.PathLike[str] | None, redact: Callable[[str], str], level: int = logging.INFO) -> None:
+    """Send the program's log to a file (mode 0600), or to stderr without one; a second call replaces the first. Every
+    line of it passes ``redact``, those of libraries and tracebacks too. Raises OSError."""
+    handler = logging.StreamHandler() if path is None else _file_handler(os.fspath(path))
+    handler.setFormatter(_Line(redact))
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        if isinstance(old.formatter, _Line):
+            root.removeHandler(old)
+            old.close()
+    root.addHandler(handler)
+    _log.setLevel(level)
+
+
+def log_sink(event: Event) -> None:
+    """Write an event as one line, such as ``instance.ready server=time instance=time seconds=0.21``."""
+    level = _LEVELS.get(event.name, logging.INFO)
+    if _log.isEnabledFor(level):
+        _log.log(level, "%s", describe(event))
+
+
+def describe(event: Event) -> str:
+    """The event's name and whatever it carries, on one line whatever the values hold."""
+    instance = event.instance if event.instance != event.server else ""
+    common = (("workspace", event.workspace), ("server", event.server), ("instance", instance), ("trace", event.trace))
+    data = ((name, value) for name, value in event.data.items() if name != "digest")  # for programs, not for people
+    members = (*common, *(_relative(event.ts, name, value) for name, value in data))
+    return " ".join((event.name, *(f"{name}={_plain(value)}" for name, value in members if value not in ("", None))))
+
+
+def _relative(now: float, name: str, value: Any) -> tuple[str, Any]:
+    """A time of a next try as the seconds until then, which is what its reader wants to know."""
+    if name == "retry_at" and isinstance(value, float):
+        return "retry_in", f"{max(0.0, value - now):.1f}s"
+    return name, value
+
+
+def _plain(value: Any) -> str:
+    """A value that stays one word on one line; what does not comes quoted."""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() and not any(mark in text for mark in ' "=') else repr(text)
+
+
+def _file_handler(path: str) -> logging.FileHandler:
+    """Make room, and take care that nobody else may read the file."""
+    try:
+        if os.stat(path).st_size > LOG_LIMIT:
+            os.replace(path, path + ".1")
+    except FileNotFoundError:
+        pass
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600))
+    os.chmod(path, 0o600)
+    return logging.FileHandler(path, "a", "utf-8", errors="backslashreplace")
+
+
+class _Line(logging.Formatter):
+    """``2026-11-21 08:07:00,123 INFO mooring: text``, redacted."""
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._redact(super().format(record))
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OUTCOMES = ("ok", "error", "failed", "cancelled")
+"""``data["outcome"]`` of ``call.finished``: answered; answered with an error; a failure of the server or of Mooring;
+the caller gave up."""
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the call duration histogram, in seconds."""
+MAX_SERIES = 4096
+"""Label sets of one metric; further ones are counted together as "other"."""
+
+Labels = tuple[str, ...]
+
+
+class Metrics:
+    """A sink that counts, and ``render`` for the scraper. A call costs about a microsecond. Labels are names from the
+    configuration and fixed words; never a tool, a session or a key."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Labels, int] = {}
+        self._durations: dict[str, list[float]] = {}
+        """By server: a count for each bucket and one above, then the sum of seconds."""
+        self._starts: dict[Labels, int] = {}
+        self._crashes: dict[Labels, int] = {}
+        self._sessions = 0
+        self._handlers: dict[str, Callable[[Event], None]] = {
+            "call.finished": self._call_finished,
+            "instance.starting": lambda event: _count(self._starts, (event.server,)),
+            "instance.crashed": lambda event: _count(self._crashes, (event.server,)),
+            "session.opened": lambda event: self._session(1),
+            "session.closed": lambda event: self._session(-1),
+        }
+
+    def __call__(self, event: Event) -> None:
+        """Count the event, if it is one that counts."""
+        handler = self._handlers.get(event.name)
+        if handler:
+            handler(event)
+
+    def declare(self, mounts: Iterable[tuple[str, str]]) -> None:
+        """Show these (workspace, server) pairs as zero from the start, not as nothing until their first call."""
+        for workspace, server in mounts:
+            for outcome in OUTCOMES:
+                _count(self._calls, (workspace, server, outcome), 0)
+            _count(self._starts, (server,), 0)
+            _count(self._crashes, (server,), 0)
+
+    def render(self, instances: Iterable[InstanceRow]) -> str:
+        """All metrics in the Prometheus text format 0.0.4; ``instances`` are those of this moment."""
+        states = dict.fromkeys(((state,) for state in get_args(State)), 0)
+        for row in instances:
+            states[(row.state,)] += 1
+        lines = [
+            *_family("calls_total", "counter", "Calls answered.", ("workspace", "server", "outcome"), self._calls),
+            *self._histogram(),
+            *_family("instances", "gauge", "Instances by state.", ("state",), states),
+            *_family("instance_starts_total", "counter", "Starts begun.", ("server",), self._starts),
+            *_family("instance_crashes_total", "counter", "Instances that ended unasked.", ("server",), self._crashes),
+            *_family("sessions", "gauge", "Open client sessions.", (), {(): self._sessions}),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _call_finished(self, event: Event) -> None:
+        data = event.data
+        _count(self._calls, (event.workspace, event.server, data.get("outcome", "ok")))
+        durations = self._durations.get(event.server)
+        if durations is None:
+            server = event.server if len(self._durations) < MAX_SERIES else "other"
+            durations = self._durations.setdefault(server, [0] * (len(BUCKETS) + 1) + [0.0])
+        seconds = data.get("seconds", 0.0)
+        durations[bisect_left(BUCKETS, seconds)] += 1
+        durations[-1] += seconds
+
+    def _session(self, change: int) -> None:
+        self._sessions += change
+
+    def _histogram(self) -> Iterable[str]:
+        name = "mooring_call_duration_seconds"
+        yield f"# HELP {name} How long calls took, from lease to answer."
+        yield f"# TYPE {name} histogram"
+        for server, durations in sorted(self._durations.items()):
+            label, total = f'server="{_escaped(server)}"', 0
+            for bound, count in zip((*BUCKETS, "+Inf"), durations, strict=False):
+                total += int(count)
+                yield f'{name}_bucket{{{label},le="{bound}"}} {total}'
+            yield f"{name}_sum{{{label}}} {durations[-1]:.6f}"
+            yield f"{name}_count{{{label}}} {total}"
+
+
+def _count(series: dict[Labels, int], labels: Labels, by: int = 1) -> None:
+    """Add to one series of a metric, or to "other" when there are too many."""
+    if labels not in series and len(series) >= MAX_SERIES:
+        labels = ("other",) * len(labels)
+    series[labels] = series.get(labels, 0) + by
+
+
+def _family(name: str, kind: str, meaning: str, labels: Labels, series: dict[Labels, int]) -> Iterable[str]:
+    """One metric with its series, sorted."""
+    yield f"# HELP mooring_{name} {meaning}"
+    yield f"# TYPE mooring_{name} {kind}"
+    for values, count in sorted(series.items()):
+        pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
+        yield f"mooring_{name}{{{pairs}}} {count}" if pairs else f"mooring_{name} {count}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,1 @@
+"""Servers, sources and launchers from outside."""

@@ -1,0 +1,114 @@
+"""Asks every plugin what it brings, at boot, and turns the answers into tuples.
+
+``serve.app`` calls ``collect`` with Mooring's own plugin objects first; no plugin machinery runs after that. A plugin
+that fails loses what it would have brought, is reported by name, and harms nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+import msgspec
+import pluggy
+
+from mooring.launch.base import Launcher
+from mooring.nouns import Problem
+from mooring.observe.events import Event, Sink
+from mooring.plugins import hooks
+
+_log = logging.getLogger(__name__)
+
+
+class Collected(msgspec.Struct, frozen=True):
+    """What all plugins bring together, in the order of the plugins."""
+
+    launchers: tuple[Launcher, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """What failed or clashed, for ``check``, ``plugins`` and the log."""
+
+    def by_kind(self) -> dict[str, Launcher]:
+        """The launcher of each kind; its keys are the kinds that can be started here."""
+        return {kind: launcher for launcher in reversed(self.launchers) for kind in launcher.kinds}
+
+
+def collect(plugins: Mapping[str, object], context: hooks.Context) -> Collected:
+    """Call the hooks of ``plugins`` (name -> module or object), in their order. Never raises for a plugin's fault."""
+    problems: list[Problem] = []
+    manager = _register(plugins, problems)
+    launchers: list[Launcher] = []
+    taken: dict[str, str] = {}
+    for plugin, launcher in _answers(manager.hook.mooring_launchers, context, _is_launcher, problems):
+        problems += (
+            _problem(plugin, f'the kind "{kind}" is served by the plugin "{taken[kind]}" already')
+            for kind in launcher.kinds
+            if taken.setdefault(kind, plugin) != plugin
+        )
+        launchers.append(launcher)
+    sinks = [
+        _contained(plugin, sink)
+        for plugin, sink in _answers(manager.hook.mooring_event_sinks, context, callable, problems)
+    ]
+    return Collected(tuple(launchers), tuple(sinks), tuple(problems))
+
+
+def _register(plugins: Mapping[str, object], problems: list[Problem]) -> pluggy.PluginManager:
+    """A manager that knows the hooks and those plugins whose hooks fit them."""
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    for name, plugin in plugins.items():
+        try:
+            manager.register(plugin, name)
+            manager.check_pending()
+        except Exception as error:
+            if manager.has_plugin(name):
+                manager.unregister(name=name)
+            problems.append(_problem(name, str(error)))
+    return manager
+
+
+def _answers(
+    hook: pluggy.HookCaller, context: hooks.Context, fits: Callable[[Any], bool], problems: list[Problem]
+) -> Iterator[tuple[str, Any]]:
+    """Every (plugin, thing) that a hook brings. Each plugin is called by itself, so that its failure stays its own."""
+    for implementation in hook.get_hookimpls():
+        name = implementation.plugin_name
+        # A hook may leave its argument out.
+        arguments = (context,) if implementation.argnames else ()
+        try:
+            things = list(cast(Iterable[Any], implementation.function(*arguments)))
+        except Exception as error:
+            problems.append(_problem(name, f"{hook.name} failed: {type(error).__name__}: {error}"))
+            continue
+        for thing in things:
+            if fits(thing):
+                yield name, thing
+            else:
+                problems.append(_problem(name, f"{hook.name} returned something else: {type(thing).__name__}"))
+
+
+def _is_launcher(thing: Any) -> bool:
+    kinds: Any = getattr(thing, "kinds", None)
+    return isinstance(kinds, tuple) and callable(getattr(thing, "launch", None))
+
+
+def _contained(plugin: str, sink: Sink) -> Sink:
+    """The sink until it raises for the first time: then it is reported and gets nothing more."""
+    working = True
+
+    def contained(event: Event) -> None:
+        nonlocal working
+        if working:
+            try:
+                sink(event)
+            except Exception:
+                working = False
+                _log.exception('plugin "%s": its event sink failed and is switched off', plugin)
+
+    return contained
+
+
+def _problem(plugin: str, message: str) -> Problem:
+    return Problem("error", f'plugin "{plugin}": {message}', path=f"plugins.{plugin}")

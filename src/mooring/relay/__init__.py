@@ -1,0 +1,1 @@
+"""One message's way there and back."""

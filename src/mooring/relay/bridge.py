@@ -1,0 +1,63 @@
+"""A request and its answer across the two protocol eras. Pure; used by ``relay.relay`` only.
+
+Same-era pairs pass untouched. Source: ``wire.eras`` for the shapes; MCP 2026-07-28 "Versioning".
+"""
+
+from __future__ import annotations
+
+from mooring.nouns import Facts
+from mooring.wire import eras, jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request
+from mooring.wire.upstream_handshake import CLIENT_INFO
+
+
+def outgoing(request: Request, params: bytes, facts: Facts) -> bytes:
+    """``params`` of a client's request, complete for the era of the server it goes to."""
+    if request.era == facts.era:
+        return params
+    if facts.era == "legacy":
+        return eras.to_legacy_params(params)
+    return eras.to_modern_params(
+        params,
+        version=facts.version,
+        capabilities=request.session.capabilities,
+        client_info=CLIENT_INFO,
+        log_level=request.session.log_level,
+    )
+
+
+def capabilities(request: Request) -> bytes:
+    """What the client of this request declared, in its era's place; raw JSON."""
+    if request.era == "legacy":
+        return request.session.capabilities
+    meta = jsonrpc.fields(jsonrpc.members(request.params).get("_meta"))
+    return bytes(meta.get(eras.CLIENT_CAPABILITIES_KEY, jsonrpc.EMPTY))
+
+
+def own(facts: Facts, params: bytes) -> bytes:
+    """Parameters of a request that Mooring itself makes, complete for the server's era."""
+    if facts.era == "legacy":
+        return params
+    return eras.to_modern_params(
+        params, version=facts.version, capabilities=jsonrpc.EMPTY, client_info=CLIENT_INFO, log_level=None
+    )
+
+
+def incoming(request: Request, answer: Answer, facts: Facts) -> Answer:
+    """A server's answer as the client's era has it. Errors pass unchanged, but for a code that the era has given up."""
+    if request.era == facts.era:
+        return answer
+    if answer.result is None:
+        return _current(answer) if request.era == "modern" else answer
+    if facts.era == "legacy":
+        return Answer(result=eras.to_modern_result(request.method, answer.result, facts.server_info))
+    return Answer(result=eras.to_legacy_result(request.method, answer.result))
+
+
+def _current(answer: Answer) -> Answer:
+    """A legacy server's error for a modern client: "resource not found" has another code now."""
+    parts = jsonrpc.fields(answer.error)
+    if bytes(parts.get("code", b"")) != b"%d" % eras.RESOURCE_NOT_FOUND_LEGACY:
+        return answer
+    return Answer(error=jsonrpc.build({**parts, "code": b"%d" % jsonrpc.INVALID_PARAMS}))

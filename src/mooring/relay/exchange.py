@@ -1,0 +1,108 @@
+"""One forwarded request while it is under way: its deadline, and what the server says meanwhile.
+
+Silence is what is limited: whatever belongs to the call restarts the clock, a question to the user stops it. Made by
+``relay.relay``, handed to the connection as its ``Caller``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from mooring.errors import TimedOut
+from mooring.wire import eras, jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request
+
+TOTAL_LIMIT = 3600.0
+"""Seconds a call may take in all, however lively it is."""
+QUESTION_LIMIT = 300.0
+"""Seconds a user may leave a question unanswered before it counts as cancelled."""
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of log messages, the least severe first."""
+_CANCELLED = {
+    "elicitation/create": Answer(result=b'{"action":"cancel"}'),
+}
+
+
+class Exchange:
+    """An async context manager around the wait for one answer. Raises TimedOut on its way out."""
+
+    def __init__(self, request: Request, server: str, silence: float) -> None:
+        self._request = request
+        self._server = server
+        self._silence = silence
+        self._loop = asyncio.get_running_loop()
+        self._ends = self._loop.time() + TOTAL_LIMIT
+        self._questions: set[asyncio.Timeout] = set()
+        self._over = False
+        self._limit = asyncio.timeout_at(self._next())
+
+    def _next(self) -> float:
+        return self._ends if self._questions else min(self._loop.time() + self._silence, self._ends)
+
+    def _restart(self) -> None:
+        if not self._over and not self._limit.expired():
+            self._limit.reschedule(self._next())
+
+    async def __aenter__(self) -> Self:
+        await self._limit.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._over = True
+        for question in self._questions:  # nobody needs its answer any more
+            if not question.expired():
+                question.reschedule(self._loop.time())
+        try:
+            await self._limit.__aexit__(kind, error, trace)  # type: ignore[arg-type]
+        except TimeoutError:
+            late = self._loop.time() >= self._ends
+            reason = f"ran for {TOTAL_LIMIT:g} s in all" if late else f"was silent for {self._silence:g} s"
+            raise TimedOut(
+                f"{self._server} {reason} in {self._request.method}; the call was cancelled"
+                " (timeouts.call sets the limit)",
+                server=self._server,
+                phase="call",
+            ) from None
+
+    def heard(self, method: str, params: bytes) -> None:
+        """The server reports something about this call."""
+        self._restart()
+        if method != "notifications/message" or self._wants(params):
+            self._request.heard(method, params)
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """The server asks the caller; unanswered questions expire, at the latest with the call."""
+        if self._over:
+            return _unanswered(method)
+        question = asyncio.timeout(QUESTION_LIMIT)
+        self._questions.add(question)
+        self._restart()
+        try:
+            async with question:
+                return await self._request.ask(method, params)
+        except TimeoutError:
+            return _unanswered(method)
+        finally:
+            self._questions.discard(question)
+            self._restart()
+
+    def _wants(self, params: bytes) -> bool:
+        """Whether the caller asked for log messages of this level: legacy by session (all unless it said), modern by
+        request (none unless it said)."""
+        request = self._request
+        if request.era == "legacy":
+            wanted = request.session.log_level or "debug"
+        else:
+            meta = jsonrpc.fields(request.params).get("_meta")
+            wanted = jsonrpc.string(jsonrpc.fields(meta).get(eras.LOG_LEVEL_KEY))
+        level = jsonrpc.string(jsonrpc.fields(params).get("level"))
+        if wanted not in LEVELS or level not in LEVELS:
+            return False
+        return LEVELS.index(level) >= LEVELS.index(wanted)
+
+
+def _unanswered(method: str) -> Answer:
+    return _CANCELLED.get(method) or jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "the question was not answered")

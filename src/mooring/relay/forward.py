@@ -1,0 +1,177 @@
+"""A routed request to its server and back: lease, rename, connection, answer. Used by the parts of the relay.
+
+A request whose bytes were written is never sent twice; one that was not moves on to the next instance, once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from mooring.access.policy import check
+from mooring.config.plan import Remote, Variant
+from mooring.errors import Crashed, MooringError, TimedOut
+from mooring.instances.pool import Demand, Lease, Pool
+from mooring.nouns import Facts, InstanceKey
+from mooring.relay import bridge, refusals
+from mooring.relay.exchange import Exchange
+from mooring.relay.listener import SessionListener
+from mooring.relay.parked import Parked
+from mooring.relay.rounds import completed
+from mooring.relay.table import Route
+from mooring.relay.views import Views
+from mooring.relay.watching import Watching
+from mooring.wire import jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request, Session
+
+_DIALOGUE = frozenset(("elicitation", "sampling", "roots"))
+"""Client capabilities that let a server ask."""
+
+
+def scope(route: Route, request: Request, facts: Facts | None) -> str:
+    """For whom the instance behind a route is: "" for all, one workspace, or one session. ``facts``: the server's, as
+    far as it was listed. A legacy server is told once what its client can do, a modern client says it with every
+    request: what it declares differently is another instance."""
+    session = request.session
+    if alone(route.variant, request, facts):
+        told_once = request.era == "modern" and _legacy(facts)
+        return f"s:{session.id}{_digest(bridge.capabilities(request)) if told_once else ''}"
+    if route.mount.sharing == "session":
+        return f"s:{session.id}"
+    if route.mount.sharing == "workspace":
+        return f"w:{session.principal.workspace}"
+    return ""
+
+
+def alone(variant: Variant, request: Request, facts: Facts | None) -> bool:
+    """Whether the server may ask this caller, who therefore has a conversation with it to itself. A session more costs
+    a legacy remote little, a process more costs much: those do it where the configuration says so."""
+    if variant.dialogue == "session":
+        return True
+    if not (_legacy(facts) and isinstance(variant.launch, Remote)):
+        return False
+    return not _DIALOGUE.isdisjoint(jsonrpc.fields(bridge.capabilities(request)))
+
+
+def _legacy(facts: Facts | None) -> bool:
+    return facts is not None and facts.era == "legacy"
+
+
+def _digest(capabilities: bytes) -> str:
+    return f":{hashlib.sha256(capabilities).hexdigest()[:12]}"
+
+
+def named(request: Request, parts: Mapping[str, bytes | Raw], member: str, route: Route) -> bytes:
+    """The request's params with the name that the server knows."""
+    if route.advertised == route.upstream:
+        return request.params
+    return jsonrpc.build({**parts, member: jsonrpc.text(route.upstream)})
+
+
+def allowed(request: Request, route: Route) -> bool:
+    """Whether the caller's key may use this route; asked for every call, whatever a list said."""
+    return check(request.session.principal, "call", route.advertised, route.variant.id).allowed
+
+
+class Forward:
+    """Carries requests to instances."""
+
+    def __init__(self, views: Views, pool: Pool, watching: Watching, parked: Parked) -> None:
+        self._views = views
+        self._pool = pool
+        self._watching = watching
+        self._scopes: set[str] = set()
+        """Of open sessions that have had instances of their own."""
+        self._parked = parked
+
+    async def __call__(self, request: Request, route: Route, params: bytes) -> Answer:
+        """The server's answer in the caller's era. Raises the errors of ``lease``, Crashed and TimedOut."""
+        if request.era == "modern" and alone(self._variant(route), request, self._facts(request, route)):
+            # Its server may turn out to be a legacy one that asks in the middle of the call.
+            return await self._parked.run(request, lambda call: self._carry(call, route, params))
+        return await self._carry(request, route, params)
+
+    async def _carry(self, request: Request, route: Route, params: bytes) -> Answer:
+        try:
+            return await self._once(request, route, params)
+        except Crashed as error:
+            if error.details.get("written", True):
+                raise
+        return await self._once(request, route, params)
+
+    async def reported(self, request: Request, route: Route, params: bytes) -> Answer:
+        """Like calling it, with failures of Mooring as JSON-RPC errors."""
+        try:
+            return await self(request, route, params)
+        except MooringError as error:
+            return refusals.failure(error)
+
+    async def lease(self, request: Request, route: Route) -> Lease:
+        """A lease on the instance that serves this caller; starts it when needed. Raises Unavailable or TimedOut."""
+        session = request.session
+        variant = self._variant(route)
+        key = self.key(request, route)
+        instance = self._pool.ready(key)
+        if instance is not None:
+            return instance.lease()
+        if key.scope.startswith("s:"):
+            self._ends_with(session, key.scope)
+        demand = None
+        if alone(variant, request, self._facts(request, route)):
+            listener = SessionListener(key, self._pool, self._watching, session)
+            demand = Demand(bridge.capabilities(request), request.era, listener)
+        return await self._pool.lease(variant, key, demand)
+
+    def _ends_with(self, session: Session, scope: str) -> None:
+        def closed() -> None:
+            self._scopes.discard(scope)
+            self._pool.end_scope(scope)
+
+        if scope not in self._scopes:
+            self._scopes.add(scope)
+            session.on_close.append(closed)
+
+    def key(self, request: Request, route: Route) -> InstanceKey:
+        """The instance that serves this caller."""
+        variant = self._variant(route)
+        return InstanceKey(variant.id, variant.digest, scope(route, request, self._facts(request, route)))
+
+    def _facts(self, request: Request, route: Route) -> Facts | None:
+        """What the server said about itself when it was listed."""
+        listing = self._views.of(request.session.principal).listings.get(route.variant.id)
+        return listing.facts if listing else None
+
+    async def over(self, request: Request, route: Route, params: bytes, lease: Lease) -> Answer:
+        """One exchange over a lease that the caller holds."""
+        connection = lease.connection
+        facts = connection.facts
+        variant = route.variant
+        try:
+            async with Exchange(request, variant.server, variant.timeouts.call) as exchange:
+                outgoing = bridge.outgoing(request, params, facts)
+                if request.era == "legacy" and facts.era == "modern":
+                    answer = await completed(connection, request.method, outgoing, exchange)
+                else:
+                    answer = await connection.request(request.method, outgoing, exchange)
+        except TimedOut:
+            self._pool.suspect(lease.key)
+            raise
+        except Crashed as error:
+            if (obstacle := self._pool.obstacle(lease.key)) is not None:
+                error.details = {**obstacle.details, **error.details}  # its last words, and when it is tried again
+            raise
+        return bridge.incoming(request, answer, facts)
+
+    def _variant(self, route: Route) -> Variant:
+        """The newest definition: a route may have been looked up just before a reload."""
+        return self._views.plan.variants.get(route.variant.id, route.variant)
+
+    async def _once(self, request: Request, route: Route, params: bytes) -> Answer:
+        lease = await self.lease(request, route)
+        try:
+            return await self.over(request, route, params, lease)
+        finally:
+            lease.release()

@@ -1,0 +1,58 @@
+"""What an instance says outside any call, and who hears it.
+
+Made by ``serve.app`` for instances that nobody owns alone, by ``relay.forward`` for those that one session has to
+itself; handed to the connection.
+"""
+
+from __future__ import annotations
+
+from mooring.instances.pool import Pool
+from mooring.nouns import InstanceKey
+from mooring.relay.watching import Watching
+from mooring.wire import jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Session
+
+_REFUSED = jsonrpc.failure(
+    jsonrpc.METHOD_NOT_FOUND, "This server is shared by several callers; it can ask none of them outside a call."
+)
+
+
+class InstanceListener:
+    """Implements ``wire.connection.Listener`` for an instance that nobody owns alone."""
+
+    def __init__(self, key: InstanceKey, pool: Pool, watching: Watching) -> None:
+        self._key = key
+        self._pool = pool
+        self._watching = watching
+
+    def announced(self, method: str, params: bytes) -> None:
+        """List changes lead to a fresh listing, updates to the watchers. A log message that belongs to no single call
+        reaches nobody: it could be about another caller's data."""
+        if method.endswith("/list_changed"):
+            self._pool.relist(self._key)
+        elif method == "notifications/resources/updated":
+            self._watching.updated(self._key, params)
+
+    async def asked(self, method: str, params: bytes) -> Answer:
+        """Nobody can answer."""
+        return _REFUSED
+
+
+class SessionListener(InstanceListener):
+    """For an instance that belongs to one caller session: that hears its log messages and answers its questions."""
+
+    def __init__(self, key: InstanceKey, pool: Pool, watching: Watching, session: Session) -> None:
+        super().__init__(key, pool, watching)
+        self._session = session
+
+    def announced(self, method: str, params: bytes) -> None:
+        """Log messages go to the session, all else where it always goes."""
+        if method == "notifications/message":
+            self._session.send(method, params)
+        else:
+            super().announced(method, params)
+
+    async def asked(self, method: str, params: bytes) -> Answer:
+        """The session answers."""
+        return await self._session.ask(method, params)

@@ -1,0 +1,73 @@
+"""Failures of Mooring itself in the form a client gets them. Upstream errors never pass through here.
+
+``tools/call`` fails with a result (models read it), every other method with a JSON-RPC error; both carry the same
+facts. Source: design section 7.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mooring.errors import BackingOff, MooringError
+from mooring.instances.rules import next_try
+from mooring.nouns import Era
+from mooring.wire import jsonrpc
+from mooring.wire.jsonrpc import Answer
+
+ERROR_KEY = "mooring/error"
+LEGACY_ONLY = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "This method is not part of protocol version 2026-07-28.")
+_SHOWN = ("kind", "server", "phase", "retry_at")
+
+
+def unknown_tool(era: Era) -> Answer:
+    """One text for a tool that does not exist and one that is not allowed."""
+    return _tool_error("There is no such tool here, or this key may not call it. List the tools to see what there is.",
+                       {"kind": "refused"}, era)  # fmt: skip
+
+
+def unknown(what: str) -> Answer:
+    """One error for a prompt or resource that does not exist and one that is not allowed."""
+    return jsonrpc.failure(jsonrpc.INVALID_PARAMS, f"There is no such {what} here, or this key may not use it.")
+
+
+def tool_failure(error: MooringError, era: Era) -> Answer:
+    """A failed call as a result that a model can read."""
+    return _tool_error(_told(error), shown(error), era)
+
+
+def failure(error: MooringError) -> Answer:
+    """Any other failed request."""
+    return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _told(error), shown(error))
+
+
+def shown(error: MooringError) -> dict[str, Any]:
+    """The facts a client may have."""
+    facts = error.facts()
+    return {key: facts[key] for key in _SHOWN if key in facts}
+
+
+def explained(error: MooringError, next_step: str = "") -> str:
+    """What failed and why, with the server's last output."""
+    stderr = str(error.details.get("stderr") or "").strip()
+    text = f"{error}; {next_step}" if next_step else str(error)
+    return f"{text}\nLast lines of its stderr:\n{stderr}" if stderr else text
+
+
+def _told(error: MooringError) -> str:
+    """The same at the moment when it is told: with the next try, where there is one."""
+    retry_at = error.details.get("retry_at")
+    if retry_at is None or isinstance(error, BackingOff):  # whose message names it
+        return explained(error)
+    return explained(error, next_try(retry_at - time.time()))
+
+
+def _tool_error(text: str, facts: dict[str, Any], era: Era) -> Answer:
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "_meta": {ERROR_KEY: facts},
+    }
+    if era == "modern":
+        result["resultType"] = "complete"
+    return Answer(result=jsonrpc.text(result))

@@ -1,0 +1,93 @@
+"""One message's way there and back: the ``handle`` that every front calls, for every request kind.
+
+    route in the caller's view -> policy -> lease -> rename -> connection -> answer
+
+It knows nothing of bytes on a wire (``wire``) or of lifetimes (``instances``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from mooring.instances.pool import Pool
+from mooring.observe.events import Event, Events
+from mooring.relay.calls import Calls
+from mooring.relay.first_look import FirstLooks
+from mooring.relay.forward import Forward
+from mooring.relay.greetings import Greetings
+from mooring.relay.parked import Parked
+from mooring.relay.resources import Resources
+from mooring.relay.subscriptions import Subscriptions
+from mooring.relay.views import Views
+from mooring.relay.watching import Watching
+from mooring.wire import jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request, Session
+
+_UNKNOWN_METHOD = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "Mooring does not know this method.")
+
+
+class Relay:
+    """The request half of the gateway. Implements ``wire.session.Handler``."""
+
+    def __init__(
+        self,
+        views: Views,
+        pool: Pool,
+        looks: FirstLooks,
+        subscriptions: Subscriptions,
+        watching: Watching,
+        parked: Parked,
+        events: Events,
+        version: str,
+    ) -> None:
+        self._subscriptions = subscriptions
+        self._watching = watching
+        self._events = events
+        forward = Forward(views, pool, watching, parked)
+        calls = Calls(views, looks, forward, events)
+        resources = Resources(views, forward, subscriptions, watching)
+        greetings = Greetings(views, looks, version)
+        self._methods: dict[str, Callable[[Request], Awaitable[Answer]]] = {
+            "tools/call": calls.tool,
+            "prompts/get": calls.prompt,
+            "completion/complete": calls.complete,
+            "resources/read": resources.read,
+            "resources/subscribe": resources.subscribe,
+            "resources/unsubscribe": resources.unsubscribe,
+            "subscriptions/listen": resources.listen,
+            "initialize": greetings.initialize,
+            "server/discover": greetings.discover,
+            "tools/list": greetings.list,
+            "prompts/list": greetings.list,
+            "resources/list": greetings.list,
+            "resources/templates/list": greetings.list,
+            "ping": greetings.ping,
+            "logging/setLevel": greetings.set_level,
+        }
+
+    async def handle(self, request: Request) -> Answer:
+        """Answer any request. Raises Refused when the caller's workspace is gone."""
+        serve = self._methods.get(request.method)
+        if serve is None:
+            return _UNKNOWN_METHOD
+        try:
+            return await serve(request)
+        except jsonrpc.BadFrame as error:
+            return jsonrpc.failure(error.code, f"{request.method}: {error}")
+
+    def notified(self, session: Session, method: str, params: bytes) -> None:
+        """A client's notification: none that a front does not handle itself has a meaning here."""
+
+    def opened(self, session: Session) -> None:
+        """A session began: it hears list changes until it ends."""
+        target = self._subscriptions.opened(session)
+        workspace = session.principal.workspace
+        self._events.emit(Event("session.opened", time.time(), workspace))
+
+        def closed() -> None:
+            self._watching.forget(target)
+            self._events.emit(Event("session.closed", time.time(), workspace))
+
+        session.on_close.append(closed)

@@ -1,0 +1,98 @@
+"""Resources: requests that are routed by a URI, and those who watch one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from mooring.relay import refusals
+from mooring.relay.forward import Forward, allowed
+from mooring.relay.subscriptions import Listen, Subscriptions, Target
+from mooring.relay.table import Route
+from mooring.relay.views import Views
+from mooring.relay.watching import Watching
+from mooring.wire import jsonrpc
+from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request
+
+_DONE = Answer(result=jsonrpc.EMPTY)
+_KINDS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
+
+
+class Resources:
+    """``resources/read``, ``subscribe``, ``unsubscribe`` and ``subscriptions/listen``."""
+
+    def __init__(self, views: Views, forward: Forward, subscriptions: Subscriptions, watching: Watching) -> None:
+        self._views = views
+        self._forward = forward
+        self._subscriptions = subscriptions
+        self._watching = watching
+
+    async def read(self, request: Request) -> Answer:
+        """Read a resource."""
+        route = self._route(request, _uri(request))
+        if route is None:
+            return refusals.unknown("resource")
+        return await self._forward.reported(request, route, request.params)
+
+    async def subscribe(self, request: Request) -> Answer:
+        """A legacy session watches a resource; the instance stays until it stops watching."""
+        target = self._subscriptions.target(request.session)
+        if request.era == "modern":
+            return refusals.LEGACY_ONLY
+        return refusals.unknown("resource") if target is None else await self._watch(request, _uri(request), target)
+
+    async def unsubscribe(self, request: Request) -> Answer:
+        """A legacy session stops watching."""
+        if request.era == "modern":
+            return refusals.LEGACY_ONLY
+        uri = _uri(request)
+        route = self._route(request, uri)
+        target = self._subscriptions.target(request.session)
+        if route is None or target is None:
+            return refusals.unknown("resource")
+        self._watching.unwatch(self._forward.key(request, route), uri, target)
+        return _DONE
+
+    async def listen(self, request: Request) -> Answer:
+        """A modern client's stream of announcements; it lasts until the client cancels it."""
+        wanted = jsonrpc.members(jsonrpc.members(request.params).get("notifications", jsonrpc.EMPTY))
+        kinds = {member: kind for member, kind in _KINDS.items() if bytes(wanted.get(member, b"")) == b"true"}
+        listen = Listen(request, frozenset(kinds.values()))
+        try:
+            with self._subscriptions.listening(listen):
+                honoured = dict.fromkeys(kinds, b"true")
+                uris = _strings(wanted.get("resourceSubscriptions"))
+                answers = await asyncio.gather(*(self._watch(request, uri, listen) for uri in uris))
+                watched = [uri for uri, answer in zip(uris, answers, strict=True) if answer.error is None]
+                if watched:
+                    honoured["resourceSubscriptions"] = jsonrpc.text(watched)
+                listen.acknowledge(jsonrpc.build({"notifications": jsonrpc.build(honoured)}))
+                await asyncio.get_running_loop().create_future()  # until cancelled: nothing else ends the stream
+        finally:
+            self._watching.forget(listen)
+        return _DONE
+
+    async def _watch(self, request: Request, uri: str, target: Target) -> Answer:
+        route = self._route(request, uri)
+        if route is None:
+            return refusals.unknown("resource")
+        key = self._forward.key(request, route)
+        return await self._watching.watch(key, uri, target, lambda: self._forward.lease(request, route))
+
+    def _route(self, request: Request, uri: str) -> Route | None:
+        principal = request.session.principal
+        route = self._views.of(principal).resource(uri, self._views.remembered(principal.workspace))
+        return route if route is not None and allowed(request, route) else None
+
+
+def _uri(request: Request) -> str:
+    return jsonrpc.string(jsonrpc.members(request.params).get("uri")) or ""
+
+
+def _strings(raw: msgspec.Raw | None) -> list[str]:
+    try:
+        return msgspec.json.decode(raw or b"[]", type=list[str])
+    except msgspec.DecodeError:
+        return []

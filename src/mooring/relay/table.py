@@ -1,0 +1,139 @@
+"""From mounts and listings to routes: which advertised name leads to which server. Pure; rebuilt, never changed.
+
+An advertised name depends only on the configuration and (server, tool). It is looked up, never parsed. URIs are never
+rewritten. Names that clash are withdrawn, all of them, and reported. Source: design sections 3 and 8.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from mooring.access.policy import offered
+from mooring.config.plan import Mount, ToolRules, Variant
+from mooring.nouns import Item, Listing, Problem
+from mooring.wire import jsonrpc
+
+NAME_LIMIT = 60
+"""Longest advertised name: model APIs allow 64, and clients put a few characters of their own in front."""
+_KEPT = 51
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where an advertised name or a URI leads."""
+
+    advertised: str
+    upstream: str
+    """The name, URI or URI template as the server knows it."""
+    mount: Mount
+    variant: Variant
+    raw: bytes
+    """The listed item as this workspace sees it."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """An immutable snapshot of everything a workspace offers, in configuration order."""
+
+    tools: dict[str, Route] = {}
+    prompts: dict[str, Route] = {}
+    resources: dict[str, Route] = {}
+    templates: tuple[Route, ...] = ()
+    """Longest literal prefix first."""
+    template_order: tuple[Route, ...] = ()
+    """As listed."""
+    mounts: tuple[Mount, ...] = ()
+    owners: tuple[Route, ...] = ()
+    """One route without a name for each mount that has a listing: where a URI goes that no listing names."""
+    problems: tuple[Problem, ...] = ()
+
+
+def advertised(prefix: str, name: str) -> str:
+    """The name under which a tool or prompt of the mount ``prefix`` is offered; an empty prefix changes nothing."""
+    if not prefix:
+        return name
+    shown = f"{prefix}_{''.join(char if char in _LEGAL else '_' for char in name)}"
+    if len(shown) <= NAME_LIMIT:
+        return shown
+    digest = hashlib.sha256(prefix.encode() + b"\0" + name.encode("utf-8", "surrogatepass")).digest()
+    return f"{shown[:_KEPT]}_{base64.b32encode(digest[:5]).decode().lower()}"
+
+
+def build(mounts: Sequence[Mount], variants: Mapping[str, Variant], listings: Mapping[str, Listing]) -> Table:
+    """The table of one workspace. Mounts without a listing contribute nothing yet."""
+    problems: list[Problem] = []
+    listed = [(mount, variants[mount.variant], listings[mount.variant]) for mount in _heard(mounts, listings)]
+    tools = [
+        route
+        for mount, variant, listing in listed
+        for route in _renamed(mount, variant, listing.tools, (variant.tools, mount.tools))
+    ]
+    prompts = [route for mount, variant, listing in listed for route in _renamed(mount, variant, listing.prompts, ())]
+    resources = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.resources)]
+    templates = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.templates)]
+    return Table(
+        tools=_without_clashes("tool", tools, problems),
+        prompts=_without_clashes("prompt", prompts, problems),
+        resources=_first_wins(resources, problems),
+        templates=tuple(sorted(templates, key=lambda route: -len(literal_prefix(route.upstream)))),
+        template_order=tuple(templates),
+        mounts=tuple(mounts),
+        owners=tuple(Route("", "", mount, variant, b"") for mount, variant, _ in listed),
+        problems=tuple(problems),
+    )
+
+
+def literal_prefix(template: str) -> str:
+    """The part of a URI template before its first expression (RFC 6570)."""
+    return template.partition("{")[0]
+
+
+def _heard(mounts: Iterable[Mount], listings: Mapping[str, Listing]) -> Iterable[Mount]:
+    return (mount for mount in mounts if mount.variant in listings)
+
+
+def _renamed(mount: Mount, variant: Variant, items: Iterable[Item], rules: tuple[ToolRules, ...]) -> Iterable[Route]:
+    for item in _once(items):
+        if not offered(item.name, *rules):
+            continue
+        name = advertised(mount.prefix, item.name)
+        raw = item.raw if name == item.name else jsonrpc.replace(item.raw, name=jsonrpc.text(name))
+        yield Route(name, item.name, mount, variant, raw)
+
+
+def _kept(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
+    return (Route(item.name, item.name, mount, variant, item.raw) for item in _once(items))
+
+
+def _once(items: Iterable[Item]) -> Iterable[Item]:
+    """A server may list an item twice, such as one that repeats a cursor: that is no clash, the first counts."""
+    found: dict[str, Item] = {}
+    for item in items:
+        found.setdefault(item.name, item)
+    return found.values()
+
+
+def _without_clashes(kind: str, routes: Sequence[Route], problems: list[Problem]) -> dict[str, Route]:
+    claims: dict[str, list[Route]] = {}
+    for route in routes:
+        claims.setdefault(route.advertised, []).append(route)
+    for name, claimed in claims.items():
+        if len(claimed) > 1:
+            owners = " and ".join(f"{route.upstream!r} of {route.mount.server}" for route in claimed)
+            problems.append(
+                Problem("error", f"the {kind} name {name!r} stands for {owners}; all are withdrawn, change a prefix")
+            )
+    return {name: claimed[0] for name, claimed in claims.items() if len(claimed) == 1}
+
+
+def _first_wins(routes: Sequence[Route], problems: list[Problem]) -> dict[str, Route]:
+    table: dict[str, Route] = {}
+    for route in routes:
+        first = table.setdefault(route.upstream, route)
+        if first is not route:
+            both = f"{first.mount.server} and {route.mount.server}"
+            problems.append(Problem("warning", f"{both} both offer {route.upstream}; the first one serves it"))
+    return table

@@ -1,0 +1,140 @@
+"""What one key sees of one workspace: routes that pass its filter, and the list answers as ready bytes.
+
+Views are made per (workspace generation, key) and thrown away with the generation; a list costs a join once and a
+lookup afterwards. Pure. Called by ``relay.relay``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mooring.access.policy import check
+from mooring.nouns import Era, Listing, Principal, Scope
+from mooring.relay.table import Route, Table, literal_prefix
+from mooring.wire import jsonrpc
+
+MISSING_KEY = "mooring/missing"
+"""``_meta`` member of a list result: servers that could not be listed yet, with the reason."""
+_MODERN = b',"resultType":"complete","ttlMs":0,"cacheScope":"private"'
+_LISTS = {
+    "tools/list": b"tools",
+    "prompts/list": b"prompts",
+    "resources/list": b"resources",
+    "resources/templates/list": b"resourceTemplates",
+}
+
+
+class View:
+    """An immutable view; ``missing`` maps a server that is not listed yet to the reason, in words."""
+
+    def __init__(
+        self, principal: Principal, table: Table, listings: Mapping[str, Listing], missing: Mapping[str, str]
+    ) -> None:
+        self.table = table
+        self.listings = listings
+        self.principal = principal
+        self.mounts = tuple(mount for mount in table.mounts if principal.variant in (None, mount.variant))
+        """Those this key may know of."""
+        self.missing = {mount.server: missing[mount.server] for mount in self.mounts if mount.server in missing}
+        self.tools = self._listed(table.tools)
+        """Those it may list. Calls look in ``table`` and ask the policy for themselves."""
+        self.prompts = self._listed(table.prompts)
+        self._ready: dict[tuple[str, Era], bytes] = {}
+
+    def _listed(self, routes: Mapping[str, Route]) -> dict[str, Route]:
+        return {
+            name: route
+            for name, route in routes.items()
+            if check(self.principal, "list", name, route.variant.id).allowed
+        }
+
+    def _open(self, routes: Iterable[Route], scope: Scope) -> list[Route]:
+        """Resources have no advertised name to filter by: a key with a tool filter has none."""
+        if self.principal.tools:
+            return []
+        return [route for route in routes if check(self.principal, scope, "", route.variant.id).allowed]
+
+    def listing(self, method: str, era: Era) -> bytes | None:
+        """The raw result of a list method, or None when ``method`` is not one."""
+        ready = self._ready.get((method, era))
+        if ready is not None:
+            return ready
+        member = _LISTS.get(method)
+        if member is None:
+            return None
+        items = b",".join(route.raw for route in self._routes(method))
+        tail = _MODERN if era == "modern" else b""
+        if self.missing:
+            named = [{"server": server, "reason": reason} for server, reason in self.missing.items()]
+            tail += b',"_meta":' + jsonrpc.text({MISSING_KEY: named})
+        ready = self._ready[method, era] = b'{"' + member + b'":[' + items + b"]" + tail + b"}"
+        return ready
+
+    def _routes(self, method: str) -> Iterable[Route]:
+        match method:
+            case "tools/list":
+                return self.tools.values()
+            case "prompts/list":
+                return self.prompts.values()
+            case "resources/list":
+                return self._open(self.table.resources.values(), "list")
+            case _:
+                return self._open(self.table.template_order, "list")
+
+    def resource(self, uri: str, remembered: Mapping[str, str]) -> Route | None:
+        """The route of a URI: the exact one, the template with the longest literal prefix, a variant that returned
+        this URI before (``remembered``: URI to variant id), or the only mount with resources. None: nobody's."""
+        exact = self.table.resources.get(uri) or self._template(uri)
+        if exact is not None:
+            return exact if self._open([exact], "call") else None
+        candidates = self._open(self._with_resources(), "call")
+        known = remembered.get(uri)
+        for route in candidates:
+            if route.variant.id == known:
+                return route
+        return candidates[0] if len(candidates) == 1 else None
+
+    def template(self, template: str) -> Route | None:
+        """The route of a URI template as it was listed, or of the URI it covers (completion references)."""
+        for route in self.table.template_order:
+            if route.upstream == template:
+                return route if self._open([route], "call") else None
+        return self.resource(template, {})
+
+    def _template(self, uri: str) -> Route | None:
+        for route in self.table.templates:
+            if uri.startswith(literal_prefix(route.upstream)):
+                return route
+        return None
+
+    def _with_resources(self) -> Iterable[Route]:
+        for route in self.table.owners:
+            if b'"resources"' in self.listings[route.variant.id].facts.capabilities:
+                yield route
+
+    def instructions(self) -> str:
+        """The servers' own instructions, each under its prefix; a key with a tool filter gets those of its tools."""
+        useful = {route.variant.id for route in self.tools.values()}
+        parts = [
+            f"# {mount.prefix or mount.server}\n{listing.facts.instructions}"
+            for mount in self.mounts
+            if (listing := self.listings.get(mount.variant)) and listing.facts.instructions
+            if not self.principal.tools or mount.variant in useful
+        ]
+        return "\n\n".join(parts)
+
+    def capabilities(self) -> dict[str, dict[str, bool]]:
+        """What this view can do: what its servers said, or all of it while some of them have not been heard yet."""
+        said: set[str] = set()
+        unheard = bool(self.missing) or any(mount.variant not in self.listings for mount in self.mounts)
+        for listing in (self.listings[m.variant] for m in self.mounts if m.variant in self.listings):
+            said.update(jsonrpc.fields(listing.facts.capabilities))
+        offer: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
+        if unheard or "prompts" in said:
+            offer["prompts"] = {"listChanged": True}
+        if unheard or "resources" in said:
+            offer["resources"] = {"listChanged": True, "subscribe": True}
+        for plain in ("completions", "logging"):
+            if unheard or plain in said:
+                offer[plain] = {}
+        return offer

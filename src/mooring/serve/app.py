@@ -1,0 +1,209 @@
+"""The daemon's parts, put together: the only place that knows them all.
+
+``assembled`` is used by the daemon (a home, a store file, fronts) and by the library (no home, a store in memory, no
+port). What is opened together is closed together, in reverse order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mooring import __version__
+from mooring.access.keys import Keys
+from mooring.access.login import Login
+from mooring.config.plan import Gateway, Plan, Variant
+from mooring.errors import ConfigError, Unavailable
+from mooring.instances.listing import take
+from mooring.instances.pool import Pool
+from mooring.launch.base import Launcher
+from mooring.launch.kept import Keeper
+from mooring.nouns import InstanceKey, ReloadReport
+from mooring.observe.events import Event, Events
+from mooring.observe.redact import Redactor
+from mooring.observe.sinks import Metrics, log_sink
+from mooring.plugins.hooks import Context
+from mooring.plugins.manager import collect
+from mooring.relay import bridge
+from mooring.relay.first_look import FirstLooks
+from mooring.relay.listener import InstanceListener
+from mooring.relay.listings import Listings
+from mooring.relay.parked import Parked
+from mooring.relay.relay import Relay
+from mooring.relay.subscriptions import Subscriptions
+from mooring.relay.views import Views
+from mooring.relay.watching import Watching
+from mooring.serve.builtin import Builtin
+from mooring.serve.functions import check_addition, with_functions
+from mooring.serve.logs import Logs
+from mooring.serve.reload import Configuration, changed_workspaces, changes_report
+from mooring.serve.upstream import SecretSource, Upstream
+from mooring.serve.verdicts import Verdicts
+from mooring.store.base import Store
+from mooring.tasks import Tasks
+from mooring.wire.connection import Connection
+
+LIST_SHARE = 0.8
+"""Part of ``timeouts.discover`` that one list may take, so that a hung list does not cost the others."""
+
+
+class App:
+    """All parts, running. Made by ``assembled`` only."""
+
+    def __init__(
+        self, configuration: Configuration, store: Store, secrets: SecretSource, keeper: Keeper, redact: Redactor
+    ) -> None:
+        self.configuration = configuration
+        self.home = configuration.home
+        self.store = store
+        self.started_at = time.time()
+        self.endpoint = ""
+        """URL of the data endpoint; "" without one."""
+        self.config_error = ""
+        """Why the newest configuration is not applied; "" when it is."""
+        self.stopping = asyncio.Event()
+        self.on_applied: list[Callable[[Plan], None]] = []
+        """Called after every change of the plan, such as by the front to end sessions of removed workspaces."""
+        self.metrics = Metrics()
+        self.logs = Logs(redact)
+        self.builtin = Builtin(keeper)
+        collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else Path()))
+        self.events = Events((log_sink, self.metrics, *collected.sinks))
+        self.launchers: dict[str, Launcher] = collected.by_kind()
+        self.plugin_problems = collected.problems
+        self.keys = Keys(store, self.events)
+        self.plan = Plan()
+        self.listings = Listings(store)
+        self.verdicts = Verdicts(store)
+        self.views = Views(self.plan, self.listings)
+        self.login = Login(self.keys, lambda: self.plan.workspaces)
+        self.subscriptions = Subscriptions()
+        self.upstream = Upstream(self.launchers, secrets, self.verdicts, self._listener, self.logs, redact)
+        self.functions: dict[str, tuple[str, ...] | None] = {}
+        """Function servers of the library: name to workspaces (None: all)."""
+        self.pool: Pool
+        self.looks: FirstLooks
+        self.watching: Watching
+        self.relay: Relay
+        self._gateway = Gateway()
+        """As it was at boot: what of it needs a restart still holds."""
+        self._reloading = asyncio.Lock()
+        self._looking = False
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Open what has tasks; ``stack`` ends it. Raises ConfigError when the configuration is not valid."""
+        self.keys.load()
+        plan = self.configuration.resolved()
+        self._gateway = plan.gateway
+        self.listings.load(plan.variants.values())
+        self.verdicts.load(plan.variants.values())
+        self.pool = await stack.enter_async_context(
+            Pool(
+                self.upstream.open,
+                self.events,
+                listed=self._listed,
+                max_starting=plan.gateway.max_starting,
+                complete=bridge.own,
+            )
+        )
+        tasks = await stack.enter_async_context(Tasks())
+        self.looks = FirstLooks(self.pool, self.listings, self.views, tasks)
+        self.watching = Watching(tasks)
+        stack.callback(self.subscriptions.close)
+        self.relay = Relay(
+            self.views,
+            self.pool,
+            self.looks,
+            self.subscriptions,
+            self.watching,
+            Parked(tasks),
+            self.events,
+            __version__,
+        )
+        self._apply(plan)
+
+    def look(self) -> None:
+        """From now on servers that nobody has listed yet are looked at. Called once the fronts listen: a daemon that
+        cannot have its address must not have started anything."""
+        self._looking = True
+        self.looks.start(self.plan)
+
+    async def reload(self) -> ReloadReport:
+        """Load, resolve, compare, apply. An invalid configuration changes nothing."""
+        async with self._reloading:
+            try:
+                plan = await asyncio.to_thread(self.configuration.resolved)
+            except ConfigError as error:
+                self.config_error = str(error)
+                self.events.emit(Event("config.rejected", time.time(), data={"error": str(error)}))
+                return ReloadReport(applied=False, error=str(error))
+            self.config_error = ""
+            return await self._change(plan)
+
+    async def add_functions(
+        self, name: str, functions: Sequence[Callable[..., Any]], workspaces: tuple[str, ...] | None
+    ) -> None:
+        """Offer Python functions as a server (library only). Raises ConfigError."""
+        async with self._reloading:
+            plan = await asyncio.to_thread(self.configuration.resolved)
+            check_addition(self.plan, name, workspaces)
+            self.builtin.functions.add(name, functions)
+            self.functions[name] = workspaces
+            await self._change(plan)
+
+    async def _change(self, plan: Plan) -> ReloadReport:
+        await self.listings.fetch(plan.variants.values())
+        await self.verdicts.fetch(plan.variants.values())
+        running = msgspec.structs.replace(self.plan, gateway=self._gateway)
+        report = changes_report(running, with_functions(plan, self.functions))
+        self._apply(plan)
+        self.events.emit(Event("config.applied", time.time(), data={"added": report.added, "removed": report.removed}))
+        return report
+
+    def _apply(self, plan: Plan) -> None:
+        """In this order: routes first, so that no new call goes to what is about to drain."""
+        plan = msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugin_problems))
+        before, self.plan = self.plan, with_functions(plan, self.functions)
+        self.views.apply(self.plan)
+        self.metrics.declare(
+            (mount.workspace, mount.server) for room in self.plan.workspaces.values() for mount in room.mounts
+        )
+        self.watching.apply(self.plan)
+        self.pool.apply(self.plan.variants)
+        if self._looking:
+            self.looks.start(self.plan)
+        self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
+        for applied in self.on_applied:
+            applied(self.plan)
+
+    def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
+        return InstanceListener(key, self.pool, self.watching)
+
+    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
+        """The pool's callback at every ``ready`` and after a list change: ask, keep, tell."""
+        listing = await take(
+            connection,
+            time.time(),
+            complete=bridge.own,
+            before=self.listings.get(variant),
+            limit=variant.timeouts.discover * LIST_SHARE,
+        )
+        if listing.empty and listing.problems:
+            raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
+        kinds = await self.listings.put(variant, listing)
+        if variant.digest != self.plan.variants.get(variant.id, variant).digest:
+            return  # a definition of yesterday, which only drains
+        self.views.missing(variant.id, None)
+        touched = self.views.changed(variant.id)
+        self.subscriptions.changed(touched, kinds)
+        if kinds:
+            for workspace in touched:
+                self.events.emit(
+                    Event("list.changed", time.time(), workspace, variant.server, data={"kinds": sorted(kinds)})
+                )

@@ -1,0 +1,25 @@
+"""Mooring's own launchers, registered through the same hooks as anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mooring.launch.base import Launcher
+from mooring.launch.functions import FunctionsLauncher
+from mooring.launch.kept import Keeper
+from mooring.launch.process import ProcessLauncher
+from mooring.launch.remote import RemoteLauncher
+from mooring.plugins.hooks import Context, hookimpl
+
+
+class Builtin:
+    """The plugin "mooring"."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.functions = FunctionsLauncher()
+        self._process = ProcessLauncher(keeper)
+
+    @hookimpl
+    def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
+        """Processes, remotes, and functions of this process."""
+        return [self._process, RemoteLauncher(), self.functions]

@@ -1,0 +1,75 @@
+"""The HTTP side of the daemon: the data endpoint, ``/healthz`` and ``/metrics`` on every configured address."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mooring.config.plan import Gateway, Plan
+from mooring.errors import MooringError
+from mooring.observe.sinks import CONTENT_TYPE
+from mooring.wire import jsonrpc
+from mooring.wire.headers import Hosts
+from mooring.wire.http import HttpServer
+from mooring.wire.http_front import McpFront
+from mooring.wire.http_messages import JSON, Reply, Request
+from mooring.wire.http_session import HttpSession
+
+if TYPE_CHECKING:
+    from mooring.serve.app import App
+
+_TEXT = f"Content-Type: {CONTENT_TYPE}\r\n".encode()
+
+
+@asynccontextmanager
+async def fronts(app: App) -> AsyncGenerator[None, None]:
+    """Listen as long as the block lasts. Raises MooringError when an address cannot be had."""
+
+    async def healthz(request: Request) -> Reply:
+        return Reply(200, jsonrpc.text({"status": "ok", "config_error": app.config_error or None}), JSON)
+
+    async def metrics(request: Request) -> Reply:
+        return Reply(200, app.metrics.render(app.pool.rows()).encode(), _TEXT)
+
+    gateway = app.plan.gateway
+    pages = {"/healthz": healthz, "/metrics": metrics}
+    front = McpFront(app.relay, app.login, hosts=_hosts(gateway, gateway.listen), pages=pages)
+    async with HttpServer(front, admit=front.admit) as server, front:
+        bound = [await _listen(server, host, port) for host, port in gateway.listen]
+        front.hosts = _hosts(gateway, bound)
+        app.endpoint = f"http://{_authority(*bound[0])}/mcp"
+        app.keys.on_revoked.append(lambda key_id: _end(front, key_id))
+
+        def applied(plan: Plan) -> None:
+            front.hosts = _hosts(plan.gateway, bound)
+            front.end_sessions(lambda session: session.principal.workspace not in plan.workspaces)
+
+        app.on_applied.append(applied)
+        yield
+
+
+def _end(front: McpFront, key_id: str) -> None:
+    def of_key(session: HttpSession) -> bool:
+        return session.principal.key_id == key_id
+
+    front.end_sessions(of_key)
+
+
+def _hosts(gateway: Gateway, listen: tuple[tuple[str, int], ...] | list[tuple[str, int]]) -> Hosts:
+    return Hosts(listen, gateway.allowed_hosts, gateway.public_url)
+
+
+async def _listen(server: HttpServer, host: str, port: int) -> tuple[str, int]:
+    try:
+        return await server.listen(host, port)
+    except OSError as error:
+        raise MooringError(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}. Is another program using it?"
+            " Change gateway.listen in the configuration.",
+            address=f"{host}:{port}",
+        ) from None
+
+
+def _authority(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

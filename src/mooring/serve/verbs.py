@@ -1,0 +1,208 @@
+"""What each verb of the façade does inside the daemon (or the library). Behind ``facade.Mooring``; knows no socket.
+
+``invoke`` is what the control socket calls with names and values from outside: unknown verbs and parameters are
+refused, everything else is typed by ``nouns``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mooring import __version__
+from mooring.errors import ConfigError, MooringError, UpstreamProtocol
+from mooring.nouns import InstanceRow, KeyRow, NewKey, ReloadReport, Scope, StatusReport, ToolRow
+from mooring.relay.table import Route
+from mooring.relay.view import View
+from mooring.serve.local_client import LocalRequest, LocalSession
+from mooring.serve.rows import instance_rows
+from mooring.wire import jsonrpc
+
+if TYPE_CHECKING:
+    from mooring.serve.app import App
+
+Heard = Callable[[str, Any], None]
+
+
+class Verbs:
+    """All verbs that need running parts."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._verbs: dict[str, Callable[..., Awaitable[Any]]] = {
+            "status": self.status,
+            "ps": self.ps,
+            "tools": self.tools,
+            "call": self.call,
+            "logs": self.logs,
+            "reload": self.reload,
+            "restart": self.restart,
+            "stop": self.stop,
+            "key_create": self.key_create,
+            "key_list": self.key_list,
+            "key_rotate": self.key_rotate,
+            "key_revoke": self.key_revoke,
+        }
+        self._streaming = {"call", "logs"}
+
+    async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any:
+        """Run a verb by name. Raises MooringError."""
+        method = self._verbs.get(verb)
+        if method is None:
+            raise ConfigError(f"There is no verb {verb!r}; it may need a newer daemon: mooring stop, then mooring up.")
+        given = dict(parameters)
+        if verb in self._streaming:
+            given["heard"] = heard
+        try:
+            call = method(**given)
+        except TypeError as error:
+            raise ConfigError(f"{verb}: {error}") from None
+        try:
+            return await call
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{verb}: {error}") from None
+
+    async def add_functions(self, name: str, functions: Any, workspaces: Any = None) -> None:
+        """Library only; see ``facade.Mooring.add_server``."""
+        await self._app.add_functions(name, tuple(functions), None if workspaces is None else tuple(workspaces))
+
+    async def status(self) -> StatusReport:
+        app = self._app
+        return StatusReport(
+            version=__version__,
+            pid=os.getpid(),
+            home=str(app.home.config) if app.home else "",
+            endpoint=app.endpoint,
+            started_at=app.started_at,
+            workspaces=tuple(app.plan.workspaces),
+            config_error=app.config_error,
+        )
+
+    async def ps(self) -> list[InstanceRow]:
+        app = self._app
+        return instance_rows(app.pool.rows(), app.plan, app.listings, app.views)
+
+    async def tools(self, workspace: str) -> list[ToolRow]:
+        view = await self._listed(workspace)
+        return [_tool_row(route) for route in view.tools.values()]
+
+    async def call(
+        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None
+    ) -> dict[str, Any]:
+        self._there(workspace)
+        params = jsonrpc.text({"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": "call"}})
+        request = LocalRequest(LocalSession(workspace), "tools/call", params, heard)
+        answer = await self._app.relay.handle(request)
+        if answer.error is not None:
+            error = jsonrpc.value(answer.error)
+            raise UpstreamProtocol(f"{tool}: {error.get('message')}", code=error.get("code"), data=error.get("data"))
+        return jsonrpc.value(answer.result or jsonrpc.EMPTY)
+
+    async def logs(self, server: str, lines: int = 100, follow: bool = False, heard: Heard | None = None) -> list[str]:
+        self._known(server)
+        logs = self._app.logs
+        last = logs.last(server, lines)
+        if follow and heard is not None:
+            for line in last:
+                heard("line", line)
+            with logs.following(server, lambda line: heard("line", line)):
+                await asyncio.get_running_loop().create_future()  # until the asker goes away
+        return last
+
+    async def reload(self) -> ReloadReport:
+        return await self._app.reload()
+
+    async def restart(self, server: str) -> int:
+        self._known(server)
+        return self._app.pool.restart(server)
+
+    async def stop(self) -> dict[str, Any]:
+        self._app.stopping.set()
+        return {}
+
+    async def key_create(
+        self,
+        workspace: str,
+        *,
+        name: str = "",
+        expires_at: float | None = None,
+        scopes: Any = ("call", "list"),
+        variant: str | None = None,
+        tools: Any = (),
+        replace: bool = False,
+    ) -> NewKey:
+        self._there(workspace)
+        return await self._app.keys.create(
+            workspace,
+            name,
+            expires_at,
+            msgspec.convert(scopes, tuple[Scope, ...]),
+            variant,
+            msgspec.convert(tools, tuple[str, ...]),
+            replace=replace,
+        )
+
+    async def key_list(self, workspace: str | None = None) -> list[KeyRow]:
+        return self._app.keys.rows(workspace, self._app.plan.workspaces)
+
+    async def key_rotate(self, key_id: str) -> NewKey:
+        return await self._app.keys.rotate(key_id)
+
+    async def key_revoke(self, key_id: str) -> dict[str, Any]:
+        await self._app.keys.revoke(key_id)
+        return {}
+
+    def _known(self, server: str) -> None:
+        names = {variant.server for variant in self._app.plan.variants.values()}
+        if server not in names:
+            raise ConfigError(f'There is no server "{server}". Servers: {", ".join(sorted(names)) or "none"}.')
+
+    def _there(self, workspace: str) -> None:
+        if workspace not in self._app.plan.workspaces:
+            known = ", ".join(self._app.plan.workspaces) or "none"
+            raise ConfigError(f'There is no workspace "{workspace}". Workspaces: {known}.')
+
+    async def _listed(self, workspace: str) -> View:
+        """The view of the local user, after first looks had their time."""
+        app = self._app
+        self._there(workspace)
+        principal = LocalSession(workspace).principal
+        view = app.views.of(principal)
+        if view.missing:
+            await app.looks.wait(mount.variant for mount in view.mounts)
+            view = app.views.of(principal)
+        return view
+
+
+class _Listed(msgspec.Struct, rename="camel"):
+    description: str = ""
+    input_schema: dict[str, Any] = {}
+    output_schema: dict[str, Any] | None = None
+    annotations: dict[str, Any] = {}
+
+
+def _tool_row(route: Route) -> ToolRow:
+    try:
+        listed = msgspec.convert(jsonrpc.value(route.raw), _Listed)
+    except msgspec.ValidationError:
+        listed = _Listed()
+    return ToolRow(
+        name=route.advertised,
+        server=route.mount.server,
+        upstream=route.upstream,
+        description=listed.description,
+        input_schema=listed.input_schema,
+        output_schema=listed.output_schema,
+        annotations=listed.annotations,
+    )
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An exception as the error member of a control answer."""
+    if isinstance(error, MooringError):
+        return {"code": -32000, "message": str(error), "data": {**error.facts(), "exit_code": error.exit_code}}
+    return {"code": -32603, "message": f"{type(error).__name__}: {error}", "data": {"kind": "internal"}}

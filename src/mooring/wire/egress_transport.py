@@ -1,0 +1,65 @@
+"""HTTP to URLs that somebody else named: every request, and so every redirect hop, is looked at by ``wire.egress``
+first and then goes to exactly the address that was looked at.
+
+For OAuth discovery (``wire.oauth``): give it to ``httpx2.AsyncClient(transport=..., follow_redirects=...)``. It knows
+no proxies: a proxy would resolve names by itself, and what it may reach is for its owner to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import httpx2
+
+from mooring.wire.egress import Reach, check_addresses, check_url, nearest
+from mooring.wire.http_client import tls_context
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host. Raises OSError."""
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """By the system's resolver, in its order."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)  # socket.SOCK_STREAM
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def trust(url: str, find: Resolve = resolve) -> Reach:
+    """What a server configured at ``url`` may send Mooring to. Raises OSError."""
+    parts = httpx2.URL(url)
+    return nearest(await find(parts.host, parts.port or (443 if parts.scheme == "https" else 80)))
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """``trusted``: what ``trust`` said about the configured server."""
+
+    def __init__(self, trusted: Reach, find: Resolve = resolve) -> None:
+        self._trusted: Reach = trusted
+        self._find = find
+        # A connection is known by its address here, so one that was made for another name must never be used again.
+        single = httpx2.Limits(max_keepalive_connections=0)
+        self._inner = httpx2.AsyncHTTPTransport(verify=tls_context(), trust_env=False, limits=single)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Raises Forbidden, and what the HTTP library raises."""
+        host = check_url(str(request.url), self._trusted)
+        port = request.url.port or (443 if request.url.scheme == "https" else 80)
+        try:
+            addresses = await self._find(host, port)
+        except OSError as error:
+            raise httpx2.ConnectError(f"{host}: {error}", request=request) from error
+        pinned = check_addresses(host, addresses, self._trusted)[0]
+        return await self._inner.handle_async_request(
+            httpx2.Request(
+                request.method,
+                request.url.copy_with(host=pinned),
+                headers=request.headers,  # Host is in them, as the URL had it
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+        )
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._inner.aclose()

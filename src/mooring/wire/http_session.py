@@ -1,0 +1,305 @@
+"""Conversations over HTTP: sessions, the calls inside them, and the table that keeps sessions.
+
+``HttpSession`` and ``HttpCall`` are what the relay sees of a client (``wire.session.Session`` and ``Request``); they
+are made by ``wire.http_front`` and ``wire.http_legacy``. They turn what is said to the client into Server-Sent Events
+and find the stream for it; they never parse a request and never decide who may do what.
+
+Source: MCP 2025-11-25 "Streamable HTTP", "Session Management"; MCP 2026-07-28 "Streamable HTTP".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable, Hashable
+
+from mooring.errors import MooringError, Refused
+from mooring.nouns import Era, Principal
+from mooring.wire import jsonrpc
+from mooring.wire.eras import ModernMeta
+from mooring.wire.http_messages import JSON, Reply, Request, Stream
+from mooring.wire.jsonrpc import Answer, failure
+from mooring.wire.session import Handler, Session
+
+_log = logging.getLogger(__name__)
+
+EVENTS = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+COMMENT = b": keep-alive\n\n"
+ACCEPTED = Reply(202, b"", b"")
+"""The answer to a message that wants none."""
+_NEEDS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+"""The client capability without which a request is not sent."""
+
+
+def event(frame: bytes) -> bytes:
+    """A JSON-RPC frame as one event. Line breaks in it can only stand between tokens, where a space is as good."""
+    if b"\n" in frame or b"\r" in frame:
+        frame = b" ".join(frame.splitlines())
+    return b"event: message\ndata: " + frame + b"\n\n"
+
+
+def new_session_id() -> str:
+    """32 random bytes as text of visible ASCII."""
+    return base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
+
+
+def translate(error: MooringError) -> Answer:
+    """Mooring's own failure as a JSON-RPC error; the machine-readable half is its ``data``."""
+    code = jsonrpc.INVALID_PARAMS if isinstance(error, Refused) else jsonrpc.INTERNAL_ERROR
+    return failure(code, error.message, error.facts())
+
+
+class HttpSession:
+    """Legacy: what lies between ``initialize`` and DELETE. Modern: all that one key does, since nothing else lasts."""
+
+    __slots__ = (
+        "_asked",
+        "_last_id",
+        "capabilities",
+        "era",
+        "id",
+        "log_level",
+        "on_close",
+        "principal",
+        "running",
+        "streams",
+        "used_at",
+        "version",
+    )
+
+    def __init__(self, id: str, principal: Principal, era: Era, version: str, capabilities: bytes) -> None:
+        self.id = id
+        self.principal = principal
+        self.era: Era = era
+        self.version = version
+        self.capabilities = capabilities
+        self.log_level: str | None = None
+        self.on_close: list[Callable[[], None]] = []
+        self.running: dict[Hashable, HttpCall] = {}
+        self.streams: dict[Stream, asyncio.Future[None]] = {}
+        """Open GET streams, the newest last; the future ends the stream."""
+        self.used_at = 0.0
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last_id = 0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a call or a stream is open."""
+        return bool(self.running or self.streams)
+
+    def send(self, method: str, params: bytes | None) -> None:
+        """A notification outside any request, to the newest GET stream; dropped when there is none."""
+        self.emit(jsonrpc.notification(method, params))
+
+    def emit(self, frame: bytes) -> bool:
+        """Send ``frame`` on exactly one GET stream, the newest: older ones may be half dead. False without one."""
+        return any(stream.send(event(frame)) for stream in reversed(self.streams))
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """Ask the client over a GET stream. No time limit of its own; answers an error when nobody listens."""
+        return await self.ask_through(self.emit, method, params)
+
+    async def ask_through(self, emit: Callable[[bytes], bool], method: str, params: bytes) -> Answer:
+        """Ask over ``emit`` and wait for the client to POST its answer. Cancelling it tells the client."""
+        if self.era == "modern":
+            return failure(jsonrpc.METHOD_NOT_FOUND, f"{method}: servers send no requests in this protocol version")
+        needed = _NEEDS.get(method)
+        if needed is not None and needed not in jsonrpc.members(self.capabilities):
+            return failure(jsonrpc.METHOD_NOT_FOUND, f"{method}: the client did not declare {needed}")
+        self._last_id = number = self._last_id + 1
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            if not emit(jsonrpc.request(b"%d" % number, method, params)):
+                return failure(jsonrpc.INTERNAL_ERROR, f"{method}: the client is not listening")
+            return await answer
+        except asyncio.CancelledError:
+            emit(jsonrpc.notification("notifications/cancelled", b'{"requestId":%d}' % number))
+            raise
+        finally:
+            del self._asked[number]
+
+    def answered(self, number: object, answer: Answer) -> None:
+        """The client's answer to ``ask``; ignored when nobody waits for it any more."""
+        waiting = self._asked.get(number) if isinstance(number, int) else None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def close(self) -> None:
+        """End it: streams end, open questions fail, ``on_close`` runs. Running calls go on to their own end; those that
+        have none are cancelled."""
+        for call in tuple(self.running.values()):
+            if call.method == "subscriptions/listen":
+                call.cancel()
+        for ending in self.streams.values():
+            if not ending.done():
+                ending.set_result(None)
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_result(failure(jsonrpc.INTERNAL_ERROR, "the session is over"))
+        callbacks, self.on_close = self.on_close, []
+        for callback in callbacks:
+            callback()
+
+
+class HttpCall:
+    """One client request. Its answer becomes an event stream as soon as something else is said first."""
+
+    __slots__ = (
+        "_headers",
+        "_http",
+        "_session",
+        "cancelled",
+        "era",
+        "meta",
+        "method",
+        "params",
+        "raw_id",
+        "session",
+        "task",
+        "version",
+    )
+
+    def __init__(
+        self, http: Request, session: HttpSession, raw_id: bytes, method: str, params: bytes, headers: bytes = EVENTS
+    ) -> None:
+        """``headers``: the header lines of the stream, should there be one."""
+        self._http = http
+        self._session = session
+        self._headers = headers
+        self.session: Session = session
+        self.raw_id = raw_id
+        self.method = method
+        self.params = params
+        self.era: Era = session.era
+        self.version = session.version
+        self.meta: ModernMeta | None = None
+        """What a modern request said about its client, already parsed."""
+        self.task: asyncio.Task[object] | None = None
+        """The task of its own that it has in a batch; else the one of the HTTP request."""
+        self.cancelled = False
+
+    def heard(self, method: str, params: bytes) -> None:
+        """Send a notification that belongs to this call; lost when the client is gone."""
+        self.emit(jsonrpc.notification(method, params))
+
+    async def ask(self, method: str, params: bytes) -> Answer:
+        """Ask the caller, on this call's stream, or on a GET stream when its connection broke. Legacy only."""
+        return await self._session.ask_through(self._emit_somewhere, method, params)
+
+    def emit(self, frame: bytes) -> bool:
+        """Send ``frame`` on this call's stream, which begins with it if need be. False when the client is gone."""
+        stream = self._http.stream or self._http.begin(self._headers, COMMENT)
+        return stream.send(event(frame))
+
+    def _emit_somewhere(self, frame: bytes) -> bool:
+        return self.emit(frame) or self._session.emit(frame)
+
+    def cancel(self) -> None:
+        """The client wants no answer any more."""
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+        else:
+            self._http.cancel()
+
+    async def run(self, handler: Handler, key: Hashable) -> Answer | None:
+        """Hand it to the relay, running under ``key`` in its session; every failure becomes an error answer. None: the
+        client cancelled it."""
+        running = self._session.running
+        running[key] = self
+        try:
+            return await handler.handle(self)
+        except MooringError as error:
+            return translate(error)
+        except jsonrpc.BadFrame as error:
+            return failure(error.code, str(error))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self.cancelled or task is None:
+                raise
+            task.uncancel()
+            return None
+        except Exception:
+            _log.exception("%s failed", self.method)
+            return failure(jsonrpc.INTERNAL_ERROR, "internal error; see the log")
+        finally:
+            del running[key]
+
+    def conclude(self, answer: Answer | None, status: int = 200, headers: bytes = b"") -> Reply | Stream:
+        """The end of the exchange: the answer as last event, or as JSON; nothing for a call that was cancelled."""
+        stream = self._http.stream
+        if answer is None:
+            return stream or ACCEPTED
+        frame = jsonrpc.response(self.raw_id, answer)
+        if stream is None:
+            return Reply(status, frame, JSON + headers)
+        stream.send(event(frame))
+        return stream
+
+
+class Sessions:
+    """Sessions by id, the longest unused first. Those idle too long are ended; so is the oldest idle one when there
+    are too many."""
+
+    def __init__(self, idle: float, limit: int) -> None:
+        """``idle`` in seconds without a request, a running call or an open stream."""
+        self.idle = idle
+        self.limit = limit
+        self._by_id: dict[str, HttpSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, id: str, principal: Principal, now: float) -> HttpSession | None:
+        """The session, if it belongs to the very key that asks; it counts as used now."""
+        session = self._by_id.get(id)
+        if session is None or session.principal.key_id != principal.key_id:
+            return None
+        if session.principal.workspace != principal.workspace:
+            return None
+        session.principal = principal
+        self._touch(session, now)
+        return session
+
+    def add(self, session: HttpSession, now: float) -> bool:
+        """Keep a new session, in place of one with the same id. False when there are too many, all in use."""
+        former = self._by_id.get(session.id)
+        if former is not None:
+            self.end(former)
+        if len(self._by_id) >= self.limit:
+            oldest = next((each for each in self._by_id.values() if not each.in_use), None)
+            if oldest is None:
+                return False
+            self.end(oldest)
+        self._touch(session, now)
+        return True
+
+    def end(self, session: HttpSession) -> None:
+        """Forget and close one; nothing happens when it is over already."""
+        if self._by_id.pop(session.id, None) is not None:
+            session.close()
+
+    def end_where(self, predicate: Callable[[HttpSession], bool]) -> int:
+        """End all that ``predicate`` names; returns how many."""
+        chosen = [session for session in self._by_id.values() if predicate(session)]
+        for session in chosen:
+            self.end(session)
+        return len(chosen)
+
+    def sweep(self, now: float) -> None:
+        """End what was idle too long; looks no further than the first that was not."""
+        for session in tuple(self._by_id.values()):
+            if now - session.used_at < self.idle:
+                return
+            if session.in_use:
+                self._touch(session, now)
+            else:
+                self.end(session)
+
+    def _touch(self, session: HttpSession, now: float) -> None:
+        session.used_at = now
+        self._by_id.pop(session.id, None)
+        self._by_id[session.id] = session

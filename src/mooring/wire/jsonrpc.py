@@ -1,0 +1,245 @@
+"""JSON-RPC 2.0 frames: bytes to envelope and back. Pure.
+
+The envelope is decoded, payloads stay raw: ``params``, ``result`` and ``error`` are the very bytes the peer wrote, so
+nothing is lost that Mooring does not know (30-digit integers, lone surrogates, fields of later revisions). Editing one
+member of a payload rebuilds only the object that holds it, from its raw members.
+
+Source: JSON-RPC 2.0; MCP 2025-11-25 and 2026-07-28 "Messages".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+EMPTY = b"{}"
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """One frame. ``id`` with ``method`` is a request, ``method`` alone a notification, ``id`` alone a response."""
+
+    id: int | str | UnsetType | None = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+    jsonrpc: str = ""
+
+
+class Answer(msgspec.Struct, gc=False):
+    """The payload of a response: exactly one of ``result`` and ``error`` holds raw JSON, the other is None."""
+
+    result: bytes | None = None
+    error: bytes | None = None
+
+
+class BadFrame(ValueError):
+    """A frame is not a JSON-RPC message. ``code`` is the JSON-RPC error to answer, ``id`` the raw id if known."""
+
+    def __init__(self, message: str, code: int = PARSE_ERROR, raw_id: bytes = b"null") -> None:
+        super().__init__(message)
+        self.code = code
+        self.raw_id = raw_id
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_envelope = msgspec.json.Decoder(Envelope)
+_members = msgspec.json.Decoder(dict[str, Raw])
+_encode = msgspec.json.Encoder().encode
+_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant).raw_decode
+_SPACE = " \t\n\r"
+
+
+def decode(frame: bytes | bytearray | memoryview) -> Envelope:
+    """One frame as an envelope whose payload members are raw.
+
+    Raises BadFrame when the bytes are not UTF-8, not JSON, nested too deep, or not a JSON-RPC message.
+    """
+    try:
+        if not isinstance(frame, bytes):
+            frame = bytes(frame)
+        if not frame.isascii():
+            frame.decode("utf-8")
+        message = _decode_envelope(frame)
+    except msgspec.ValidationError as error:
+        raise BadFrame(f"not a JSON-RPC message: {error}", INVALID_REQUEST) from None
+    except UnicodeDecodeError:
+        raise BadFrame("not UTF-8") from None
+    except ValueError as error:
+        raise BadFrame(f"not JSON: {error}") from None
+    except RecursionError:
+        raise BadFrame("nested too deep") from None
+    if message.method is UNSET and (message.id is UNSET or (message.result is UNSET) is (message.error is UNSET)):
+        raise BadFrame("neither a request, a notification nor a response", INVALID_REQUEST)
+    return message
+
+
+def members(raw: bytes | Raw) -> dict[str, Raw]:
+    """The members of a raw JSON object, each raw. Raises BadFrame when it is not an object."""
+    try:
+        return _members.decode(raw)
+    except msgspec.ValidationError:
+        raise BadFrame("an object was expected", INVALID_PARAMS) from None
+    except msgspec.DecodeError:
+        pass
+    except RecursionError:
+        raise BadFrame("nested too deep", INVALID_PARAMS) from None
+    try:
+        return _split(bytes(raw))
+    except ValueError:
+        raise BadFrame("an object was expected", INVALID_PARAMS) from None
+    except RecursionError:
+        raise BadFrame("nested too deep", INVALID_PARAMS) from None
+
+
+def fields(raw: bytes | Raw | None) -> dict[str, Raw]:
+    """Like ``members``, for an object that need not be there: none when ``raw`` is absent or no object."""
+    try:
+        return members(raw or EMPTY)
+    except BadFrame:
+        return {}
+
+
+def _decode_envelope(frame: bytes) -> Envelope:
+    try:
+        return _envelope.decode(frame)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        parts = _split(frame)
+    head = {key: msgspec.json.decode(value) for key, value in parts.items() if key in ("id", "method", "jsonrpc")}
+    message = msgspec.convert(head, Envelope)
+    message.params = parts.get("params", UNSET)
+    message.result = parts.get("result", UNSET)
+    message.error = parts.get("error", UNSET)
+    return message
+
+
+def _split(frame: bytes) -> dict[str, Raw]:
+    """The raw members of an object, for valid JSON that msgspec rejects: a lone surrogate (``"\\ud800"``) is legal
+    JSON text and appears in real payloads. The standard library scans it; the bytes are cut out unchanged. Raises
+    ValueError."""
+    source = frame.decode("utf-8")
+    parts: dict[str, Raw] = {}
+    at = _skip(source, 0, "{")
+    at = _skip(source, at)
+    while source[at : at + 1] != "}":
+        start = _skip(source, at)
+        if source[start : start + 1] != '"':
+            raise ValueError("a member name was expected")
+        key, at = _scan(source, start)
+        start = _skip(source, _skip(source, at, ":"))
+        _, end = _scan(source, start)
+        parts[str(key)] = Raw(source[start:end].encode())
+        at = _skip(source, end)
+        if source[at : at + 1] not in (",", "}"):
+            raise ValueError("',' or '}' was expected")
+        if source[at] == ",":
+            at = _skip(source, at + 1)
+            if source[at : at + 1] == "}":
+                raise ValueError("a member name was expected")
+    if _skip(source, at + 1) != len(source):
+        raise ValueError("something follows the object")
+    return parts
+
+
+def _skip(source: str, at: int, expected: str = "") -> int:
+    """The next position that is not white space; with ``expected`` the position after that character."""
+    while source[at : at + 1] and source[at] in _SPACE:
+        at += 1
+    if expected:
+        if source[at : at + 1] != expected:
+            raise ValueError(f"{expected!r} was expected")
+        at += 1
+    return at
+
+
+def build(parts: Mapping[str, bytes | Raw]) -> bytes:
+    """A JSON object from raw members, in the order given."""
+    pieces: list[bytes | Raw] = []
+    for key, value in parts.items():
+        pieces += (b"," if pieces else b"", _name(key), b":", value)
+    return b"".join((b"{", *pieces, b"}"))  # the only copy, as a value may be megabytes
+
+
+def _name(key: str) -> bytes:
+    try:
+        return _encode(key)
+    except UnicodeEncodeError:  # a lone surrogate, see _split
+        return json.dumps(key).encode()
+
+
+def replace(raw: bytes | Raw, **changes: bytes | None) -> bytes:
+    """The object ``raw`` with members replaced, added at the end, or (None) left out; all others as they were."""
+    parts: dict[str, bytes | Raw] = dict(members(raw))
+    for key, value in changes.items():
+        if value is None:
+            parts.pop(key, None)
+        else:
+            parts[key] = value
+    return build(parts)
+
+
+def text(value: Any) -> bytes:
+    """Any Python value as JSON bytes."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, see _split
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def value(raw: bytes | Raw) -> Any:
+    """The Python value of any valid JSON, lone surrogates included. Raises ValueError."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return json.loads(bytes(raw))
+
+
+def string(raw: bytes | Raw | None) -> str | None:
+    """The Python string of a raw JSON string; None when it is absent or anything else."""
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def request(raw_id: bytes, method: str, params: bytes | Raw | None) -> bytes:
+    """A request frame (no newline). ``raw_id`` is JSON."""
+    tail = b"" if params is None else b',"params":' + bytes(params)
+    return b"".join((b'{"jsonrpc":"2.0","id":', raw_id, b',"method":', _encode(method), tail, b"}"))
+
+
+def notification(method: str, params: bytes | Raw | None = None) -> bytes:
+    """A notification frame (no newline)."""
+    tail = b"" if params is None else b',"params":' + bytes(params)
+    return b'{"jsonrpc":"2.0","method":' + _encode(method) + tail + b"}"
+
+
+def response(raw_id: bytes, answer: Answer) -> bytes:
+    """The response frame for a request whose id is ``raw_id`` (JSON)."""
+    kind, payload = (b',"result":', answer.result or EMPTY) if answer.error is None else (b',"error":', answer.error)
+    return b"".join((b'{"jsonrpc":"2.0","id":', raw_id, kind, payload, b"}"))
+
+
+def failure(code: int, message: str, data: Any = None) -> Answer:
+    """An error answer."""
+    body: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        body["data"] = data
+    return Answer(error=_encode(body))

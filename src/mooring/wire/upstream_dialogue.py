@@ -1,0 +1,162 @@
+"""What a server says and asks on the response streams of one HTTP conversation, and whom it reaches.
+
+Used by ``wire.http_upstream``. A stream belongs to one call, so what comes on it goes to that call's caller and nobody
+else; what comes on a stream of no call goes to the listener. Answers are found here and acted on by the caller of
+``take``. It never touches a socket: replies leave through ``reply``.
+
+Source: MCP 2025-11-25 and 2026-07-28 "Streamable HTTP", "Progress", "Cancellation".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from msgspec import UNSET
+
+from mooring.wire import jsonrpc
+from mooring.wire.connection import Caller, Listener
+from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, METHOD_NOT_FOUND, Answer, BadFrame, members, text
+from mooring.wire.upstream_params import without_tag
+
+QUESTIONS = 100
+"""How many requests of one server may wait for their answers; further ones are not heard."""
+CLOSING = 1.0
+"""Seconds that questions get to unwind when the conversation is closed."""
+
+_DIALOGUE = frozenset(("roots/list", "sampling/createMessage", "elicitation/create"))
+_OUTSIDE = ("/list_changed", "resources/updated")
+_log = logging.getLogger(__name__)
+
+
+class Call(msgspec.Struct, eq=False):
+    """One request under way. ``token``: the caller's own progress token, raw; towards the server it is the id."""
+
+    id: int
+    method: str
+    params: bytes
+    answer: asyncio.Future[Answer]
+    caller: Caller | None = None
+    token: bytes | None = None
+    task: asyncio.Task[None] | None = None
+    """Carries it out."""
+
+    @property
+    def listens(self) -> bool:
+        """Announcements on its stream are what it was made for."""
+        return self.method == "subscriptions/listen"
+
+
+class Dialogue:
+    """All streams of one conversation. ``reply`` sends a frame to the server; it must not raise."""
+
+    def __init__(self, name: str, listener: Listener, reply: Callable[[bytes], Awaitable[None]]) -> None:
+        self.calls: dict[int, Call] = {}
+        """Calls under way, by id."""
+        self.strays = 0
+        """How many messages were none, belong to no call of ours, or were questions too many."""
+        self.asks = False
+        """Whether the server may send requests: legacy only; no others are answered."""
+        self._name = name
+        self._listener = listener
+        self._reply = reply
+        self._questions: dict[bytes, tuple[Call | None, asyncio.Task[None]]] = {}
+
+    def take(self, frame: bytes, call: Call | None) -> Answer | None:
+        """One message on the stream of ``call``, or of none: passed on, or the answer to the call."""
+        try:
+            message = jsonrpc.decode(frame)
+            params = EMPTY if message.params is UNSET else bytes(message.params)
+            if message.method is UNSET:
+                return answer_of(message)
+            if message.id is UNSET:
+                self._said(message.method, params, call)
+            else:
+                self._asked(text(message.id), message.method, params, call)
+        except BadFrame:
+            self.strays += 1
+        except Exception:
+            _log.exception("%s: a message could not be passed on", self._name)  # one caller's fault is not the others'
+        return None
+
+    def over(self, call: Call) -> None:
+        """The call is over: nobody answers its questions any more."""
+        self.calls.pop(call.id, None)
+        for asker, question in self._questions.values():
+            if asker is call:
+                question.cancel()
+
+    async def close(self) -> None:
+        """Cancel all questions; bounded."""
+        tasks = [question for _, question in self._questions.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
+
+    def _said(self, method: str, params: bytes, call: Call | None) -> None:
+        if method == "notifications/progress":
+            self._progressed(params)
+        elif method == "notifications/cancelled":
+            if found := self._questions.get(bytes(members(params).get("requestId", EMPTY))):
+                found[1].cancel()
+        elif call is None or (method.endswith(_OUTSIDE) and not call.listens):
+            self._listener.announced(method, params)
+        elif call.caller is not None:
+            call.caller.heard(method, without_tag(params) if call.listens else params)
+
+    def _progressed(self, params: bytes) -> None:
+        """The token says whose it is, on whichever stream it comes."""
+        parts = members(params)
+        number = bytes(parts.get("progressToken", EMPTY))
+        call = self.calls.get(int(number)) if number.isdigit() and len(number) < 20 else None
+        if call is None or call.token is None:
+            self.strays += 1
+        elif call.caller is not None:
+            call.caller.heard("notifications/progress", jsonrpc.build({**parts, "progressToken": call.token}))
+
+    def _asked(self, raw_id: bytes, method: str, params: bytes, call: Call | None) -> None:
+        if not self.asks or raw_id in self._questions or len(self._questions) >= QUESTIONS:
+            self.strays += 1
+            return
+        ask = self._listener.asked if call is None or call.caller is None else call.caller.ask
+        if method == "ping":
+            work = self._answer(raw_id, Answer(result=EMPTY))
+        elif method not in _DIALOGUE:
+            work = self._answer(raw_id, jsonrpc.failure(METHOD_NOT_FOUND, f"{method} is not offered here"))
+        else:
+            work = self._question(raw_id, ask, method, params)
+        task = asyncio.get_running_loop().create_task(work)
+        self._questions[raw_id] = (call, task)
+        task.add_done_callback(lambda _: self._questions.pop(raw_id, None))
+
+    async def _question(
+        self, raw_id: bytes, ask: Callable[[str, bytes], Awaitable[Answer]], method: str, params: bytes
+    ) -> None:
+        try:
+            answer = await ask(method, params)
+        except Exception as error:
+            _log.warning("%s: a question got no answer: %s", self._name, error)
+            answer = jsonrpc.failure(INTERNAL_ERROR, "no answer could be had")
+        await self._answer(raw_id, answer)
+
+    async def _answer(self, raw_id: bytes, answer: Answer) -> None:
+        await self._reply(jsonrpc.response(raw_id, answer))
+
+
+def answer_of(message: jsonrpc.Envelope) -> Answer:
+    """The payload of a response."""
+    result = None if message.result is UNSET else bytes(message.result)
+    error = None if message.error is UNSET else bytes(message.error)
+    return Answer(result, error)
+
+
+def answer_in(body: bytes) -> Answer | None:
+    """The response that is the whole of ``body``; None when there is none."""
+    try:
+        message = jsonrpc.decode(body)
+    except BadFrame:
+        return None
+    return answer_of(message) if message.method is UNSET else None

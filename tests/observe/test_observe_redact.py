@@ -1,0 +1,100 @@
+"""No secret value survives redaction, whatever form it takes; other text does."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mooring.observe import redact
+from mooring.observe.redact import MASK, MIN_LENGTH, Redactor
+
+
+def redactor(*values: str) -> Redactor:
+    made = Redactor()
+    for value in values:
+        made.add(value)
+    return made
+
+
+def test_r22_a_registered_value_is_masked_wherever_it_stands() -> None:
+    """R22: values never appear in logs; also A6: masked if the child echoes them."""
+    assert redactor("hunter22")("hunter22 is hunter22hunter22, not hunter2") == f"{MASK} is {MASK}, not hunter2"
+
+
+def test_text_without_secrets_is_unchanged() -> None:
+    text = "Basic usage: bear with me; nothing secret, mrg_ is a prefix.\n"
+    assert redactor("hunter22")(text) == text
+    assert Redactor()(text) == text
+
+
+def test_the_longer_of_two_values_is_masked_whole() -> None:
+    assert redactor("secret", "secret-and-more")("a secret-and-more b") == f"a {MASK} b"
+
+
+def test_of_overlapping_values_no_tail_is_left() -> None:
+    assert redactor("abcdef", "defghi")("xabcdefghix") == f"x{MASK}x"
+
+
+@pytest.mark.parametrize("value", ["", "1", "on", "yes"])
+def test_values_too_short_to_be_secrets_are_left_alone(value: str) -> None:
+    assert len(value) < MIN_LENGTH
+    assert redactor(value)("1 on yes") == "1 on yes"
+
+
+@pytest.mark.parametrize("value", ['pa"ss\\wörd\n', "tab\tin it", "a b/c?d=é&e", "emoji🔑key"])
+def test_a_value_is_found_escaped_in_json_and_in_urls(value: str) -> None:
+    masked = redactor(value)
+    for form in (json.dumps(value), json.dumps(value, ensure_ascii=False), f'"{quote(value, safe="")}"', f'"{value}"'):
+        assert masked(f"said {form}.") == f'said "{MASK}".'
+
+
+def test_every_line_of_a_value_is_masked_by_itself() -> None:
+    masked = redactor("-----BEGIN KEY-----\nMIIEvQIBADANBg\r\n  kqhkiG9w0BAQ\n")
+    assert masked("first MIIEvQIBADANBg\nthen kqhkiG9w0BAQ") == f"first {MASK}\nthen {MASK}"
+
+
+def test_a_value_that_was_read_with_a_line_end_is_found_without_it() -> None:
+    assert redactor("hunter22\n")("got hunter22!") == f"got {MASK}!"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Bearer abc.def-123", f"Authorization: Bearer {MASK}"),
+        ("authorization: bearer   x", f"authorization: bearer {MASK}"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", f"Authorization: Basic {MASK}"),
+        ("key mrg_" + "aB3-_" * 8 + ".", f"key mrg_{MASK}."),
+    ],
+)
+def test_credentials_are_masked_without_being_registered(text: str, shown: str) -> None:
+    assert Redactor()(text) == shown
+
+
+def test_rotated_values_stay_known_up_to_a_limit_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redact, "MAX_FORMS", 3)
+    masked = redactor("value-1", "value-2", "value-3", "value-1", "value-4")
+    assert masked("value-1 value-2 value-3 value-4") == f"{MASK} value-2 {MASK} {MASK}"
+
+
+PIECES = st.text(st.characters(exclude_characters="*", exclude_categories=("Cs",)), min_size=MIN_LENGTH, max_size=12)
+
+
+@given(st.lists(PIECES, min_size=1, max_size=5), st.data())
+def test_no_registered_value_is_ever_left(values: list[str], data: st.DataObject) -> None:
+    parts = data.draw(st.lists(st.sampled_from(values) | st.text(max_size=5)))
+    masked = redactor(*values)("".join(parts))
+    assert not [value for value in values if value in masked]
+
+
+@given(PIECES, st.text(max_size=20), st.text(max_size=20))
+def test_what_surrounds_a_value_stays(value: str, before: str, after: str) -> None:
+    assume(len(value.splitlines()) == 1)  # each line would be a value of its own
+    value = "\ue000" + value.replace("\ue000", "x") + "\ue001"  # cannot occur in, or overlap with, what surrounds it
+    before, after = (text.replace("\ue000", "").replace("\ue001", "") for text in (before, after))
+    plain = Redactor()
+    masked = redactor(value)(f"{before}{value}{after}")
+    assert masked == plain(f"{before}{MASK}{after}")

@@ -1,0 +1,148 @@
+"""Imports point down: who may import whom in ``src/mooring``, read from the source, lazy imports included."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "src" / "mooring"
+
+NAME, DECIDE, TOUCH, RUN, ASSEMBLE = range(5)
+LAYERS = {
+    "errors": NAME,
+    "nouns": NAME,
+    "tasks": NAME,
+    "config.plan": NAME,
+    "config": DECIDE,
+    "catalog.entry": DECIDE,
+    "catalog.search": DECIDE,
+    "wire.jsonrpc": DECIDE,
+    "wire.connection": DECIDE,
+    "wire.session": DECIDE,
+    "wire.eras": DECIDE,
+    "wire.egress": DECIDE,
+    "wire.headers": DECIDE,
+    "wire.lines": DECIDE,
+    "wire.sse": DECIDE,
+    "wire.upstream_params": DECIDE,
+    "wire.upstream_refusal": DECIDE,
+    "instances.state": DECIDE,
+    "instances.rules": DECIDE,
+    "relay.table": DECIDE,
+    "relay.view": DECIDE,
+    "access.policy": DECIDE,
+    "observe.events": DECIDE,
+    "observe.redact": DECIDE,
+    "plugins": DECIDE,
+    "launch.base": DECIDE,
+    "launch": TOUCH,
+    "wire": TOUCH,
+    "store": TOUCH,
+    "catalog": TOUCH,
+    "config.edit": TOUCH,
+    "config.home": TOUCH,
+    "config.importer": TOUCH,
+    "config.load": TOUCH,
+    "config.locate": TOUCH,
+    "config.secrets": TOUCH,
+    "observe": TOUCH,
+    "relay": RUN,
+    "instances": RUN,
+    "access": RUN,
+    "catalog.adopt": RUN,
+    "agents": RUN,
+    "export": RUN,
+    "cli": ASSEMBLE,
+    "serve": ASSEMBLE,
+    "facade": ASSEMBLE,
+    "plugins.manager": ASSEMBLE,
+    "__main__": ASSEMBLE,
+}
+"""The longest matching prefix counts."""
+
+SIDEWAYS = {("relay", "instances"), ("relay", "access"), ("agents", "relay"), ("export", "relay")}
+"""Rooms of one layer that may import each other; within a room everything may."""
+
+SDK = ("mcp", "mcp_types", "pydantic", "fastmcp", "anyio")
+SDK_ADAPTER = "wire.oauth"
+"""The one module that may use the SDK, and it does so lazily."""
+
+
+def modules() -> list[str]:
+    """Every module below the package, dotted, without the package's own name; a package is its ``__init__``."""
+    names = (".".join(file.relative_to(PACKAGE).with_suffix("").parts) for file in PACKAGE.rglob("*.py"))
+    return sorted(name.removesuffix(".__init__") for name in names if name != "__init__")
+
+
+def source(module: str) -> Path:
+    """Its file."""
+    path = PACKAGE.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(module: str) -> Iterator[str]:
+    """Absolute names of what it imports anywhere in its source."""
+    for node in ast.walk(ast.parse(source(module).read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: write imports in full"
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                own = name.removeprefix("mooring.")
+                yield name if own in ALL else str(node.module)
+
+
+ALL = modules()
+
+
+def layer(module: str) -> int | None:
+    """The layer of the longest prefix in the table."""
+    parts = module.split(".")
+    prefixes = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((LAYERS[prefix] for prefix in prefixes if prefix in LAYERS), None)
+
+
+def why_not(importer: str, target: str) -> str:
+    """The rule that an import breaks, or nothing."""
+    rooms = importer.split(".")[0], target.split(".")[0]
+    if rooms[1] == "testing":
+        return "nothing imports testing"
+    if rooms[0] == "smcp":
+        return "smcp.py uses the standard library only"
+    above, below = layer(importer), layer(target)
+    if above is None or below is None:
+        return "a module has no layer in the table"
+    if below > above:
+        return "it points up"
+    if below == above and above > DECIDE and rooms[0] != rooms[1] and rooms not in SIDEWAYS and above != ASSEMBLE:
+        return "it points sideways into another room"
+    return ""
+
+
+def layered() -> list[str]:
+    """The modules that the arrows hold for."""
+    return [module for module in ALL if module.split(".")[0] != "testing"]
+
+
+@pytest.mark.parametrize("module", layered())
+def test_every_import_points_down(module: str) -> None:
+    """Design section 2: assemble, run, touch, decide, name."""
+    targets = [name.removeprefix("mooring.") for name in imported(module) if name.startswith("mooring.")]
+    assert [(target, reason) for target in targets if (reason := why_not(module, target))] == []
+
+
+@pytest.mark.parametrize("module", [module for module in layered() if module != SDK_ADAPTER])
+def test_the_sdk_and_its_models_stay_out(module: str) -> None:
+    """Only the adapter for OAuth may load the MCP SDK; the data path is raw, and asyncio is the only loop."""
+    assert [name for name in imported(module) if name.split(".")[0] in SDK] == []
+
+
+@pytest.mark.parametrize("module", [name for name in ("smcp", "launch.keeper") if name in ALL])
+def test_what_runs_outside_the_daemon_needs_the_standard_library_only(module: str) -> None:
+    """The keeper is started with ``-I -S``, and servers copy the SMCP helper into their own environment."""
+    assert [name for name in imported(module) if name.split(".")[0] not in sys.stdlib_module_names] == []
