@@ -64,7 +64,7 @@ async def test_functions_need_a_mooring_of_this_process() -> None:
 
 async def test_connecting_without_a_daemon_says_so(tmp_path: Path) -> None:
     with pytest.raises(DaemonAbsent):
-        async with mooring.connect(Home(tmp_path, tmp_path, tmp_path)):
+        async with mooring.connect(Home(str(tmp_path), str(tmp_path), str(tmp_path))):
             pass
 
 

@@ -107,7 +107,7 @@ class Victim:
         self.session = ""
         parts = urlsplit(running.endpoint)
         self.place = (str(parts.hostname), parts.port or 80)
-        self.socket = str(Home.locate({"MOORING_HOME": str(running.home)}).socket)
+        self.socket = Home.below(running.home).socket
 
     async def works(self) -> None:
         """Every door still serves who behaves."""

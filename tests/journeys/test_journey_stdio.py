@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from mooring.config.home import Home
+from mooring.serve.remembered import SETTLED
 from mooring.testing import StdioClient, wait_for
 from mooring.testing.daemon import Daemon, daemon, launched, server, write_config
 from mooring.testing.processes import alive
@@ -129,7 +130,7 @@ async def test_without_a_daemon_the_shims_start_one(tmp_path: Path, era: Era) ->
             assert await asyncio.gather(one.close_stdin(), two.close_stdin()) == [0, 0]
             assert (one.stderr, two.stderr) == ("", "")
         assert len(daemons(tmp_path)) == 1
-        log = Home.locate({"MOORING_HOME": str(tmp_path)}).state / "daemon.log"
+        log = Path(Home.below(tmp_path).state, "daemon.log")
         assert "Traceback" not in log.read_text()
 
 
@@ -195,15 +196,26 @@ sys.addaudithook(witness)
 
 
 async def test_a_daemon_that_is_ready_has_imported_nothing_heavy(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Command line, SDK, TLS and telemetry libraries are loaded when something needs them, not at boot."""
+    """Command line, SDK, TLS and telemetry libraries are loaded when something needs them, not at boot. The second boot
+    does not even read the configuration again."""
     (tmp_path / "sitecustomize.py").write_text(WITNESS)
     record = tmp_path / "modules.json"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("WITNESS", str(record))
-    await start({"echo": server()})
-    loaded: list[str] = json.loads(record.read_text())
-    assert "mooring.serve.app" in loaded
-    offenders = [name for name in loaded if name.startswith(tuple(f"{each}." for each in HEAVY)) or name in HEAVY]
-    assert offenders == []
+    home = Home.below(tmp_path / "home")
+    home.prepare()
+    write_config(Path(home.config_file), {"echo": server()})
+    os.utime(home.config_file, (1, 1))
+    await wait_for(lambda: time.time_ns() - os.stat(home.config_file).st_ctime_ns > 2 * SETTLED, 5)
+    for boot in (1, 2):
+        async with launched(Path(home.config)) as running:
+            loaded: list[str] = json.loads(record.read_text())
+            assert await running.mooring.call("w", "echo_echo", {"text": "hi"})
+            assert "mooring.serve.app" in loaded
+            assert ("mooring.config.resolve" in loaded) is (boot == 1)
+            offenders = [
+                name for name in loaded if name.startswith(tuple(f"{each}." for each in HEAVY)) or name in HEAVY
+            ]
+            assert offenders == []

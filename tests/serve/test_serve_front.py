@@ -51,7 +51,7 @@ async def get(app: App, path: str, host: str = "") -> tuple[int, bytes]:
 async def test_health_says_whether_the_newest_configuration_holds_and_no_secret(app: App) -> None:
     """R22: pages without a key carry no secrets."""
     assert await get(app, "/healthz") == (200, b'{"status":"ok","config_error":null}')
-    app.configuration.file.write_text(f'[mcp_servers.a]\ncommand = "x"\nsecrets = {{ T = "{SECRET}" }}\n')
+    Path(app.configuration.file).write_text(f'[mcp_servers.a]\ncommand = "x"\nsecrets = {{ T = "{SECRET}" }}\n')
     assert not (await app.reload()).applied
     status, body = await get(app, "/healthz")
     assert status == 200
@@ -69,7 +69,7 @@ async def test_metrics_are_text_and_need_no_key(app: App) -> None:
 
 async def test_a_foreign_host_is_refused_until_a_reload_allows_it(app: App) -> None:
     assert (await get(app, "/healthz", "evil.example"))[0] == 421
-    app.configuration.file.write_text('[gateway]\nlisten = ["127.0.0.1:0"]\nallowed_hosts = ["evil.example"]\n')
+    Path(app.configuration.file).write_text('[gateway]\nlisten = ["127.0.0.1:0"]\nallowed_hosts = ["evil.example"]\n')
     assert (await app.reload()).needs_restart == ()
     assert (await get(app, "/healthz", "evil.example"))[0] == 200
 

@@ -7,16 +7,15 @@ to fingerprint).
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import os
 
 import msgspec
 
 from mooring.cli import masking
 from mooring.config import report
 from mooring.config.home import Home
-from mooring.config.launches import references
 from mooring.config.load import Loaded, load
-from mooring.config.plan import Plan
+from mooring.config.plan import Plan, references
 from mooring.config.resolve import resolve
 from mooring.config.secrets import Secrets
 from mooring.nouns import CheckReport, Problem, VariantRow
@@ -26,9 +25,9 @@ from mooring.serve.kinds import unsupported
 from mooring.store.sqlite import SqliteStore
 
 
-def loaded(file: str | Path | None = None) -> Loaded:
+def loaded(file: str | os.PathLike[str] | None = None) -> Loaded:
     """What is written, in ``file`` or in this home. Raises ConfigError."""
-    return load(Path(file) if file else Home.locate().config_file)
+    return load(file or Home.locate().config_file)
 
 
 def planned(written: Loaded) -> Plan:
@@ -52,10 +51,10 @@ def clashes(plan: Plan) -> tuple[Problem, ...]:
     """Tools, prompts and resources that get in each other's way, by what the servers offered when they were last
     listed; servers that nobody has listed yet say nothing. Raises StoreError."""
     file = Home.locate().store_file
-    return asyncio.run(_clashes(plan, file)) if file.exists() else ()
+    return asyncio.run(_clashes(plan, file)) if os.path.exists(file) else ()
 
 
-async def _clashes(plan: Plan, file: Path) -> tuple[Problem, ...]:
+async def _clashes(plan: Plan, file: str) -> tuple[Problem, ...]:
     async with SqliteStore(file) as store:
         listings = Listings(store)
         listings.load(plan.variants.values())

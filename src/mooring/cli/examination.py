@@ -44,9 +44,9 @@ def examined() -> Iterator[Finding]:
 
 def _home(home: Home) -> Iterator[Finding]:
     for folder in dict.fromkeys((home.config, home.state, home.run)):
-        yield _folder(folder)
+        yield _folder(Path(folder))
     for file in (home.secret_file, home.installation_key_file, home.store_file):
-        if file.exists() and file.stat().st_mode & 0o066:
+        if os.path.exists(file) and os.stat(file).st_mode & 0o066:
             yield Finding("home", "error", f"others may read {file}", f"Run: chmod 600 {file}")
     if len(os.fsencode(home.socket)) > SOCKET_PATH_LIMIT:
         message = f"the path of the control socket is longer than {SOCKET_PATH_LIMIT} bytes: {home.socket}"
@@ -109,7 +109,7 @@ def _absent(home: Home) -> Finding:
 def _pid(home: Home) -> int | None:
     """The living process that wrote the pid file."""
     try:
-        pid = int(home.pid_file.read_text("ascii"))
+        pid = int(Path(home.pid_file).read_text("ascii"))
         os.kill(pid, 0)
     except (OSError, ValueError):
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from mooring.config.home import Home
 
@@ -20,7 +21,7 @@ class Daemon:
     def __init__(self) -> None:
         home = Home.locate()
         home.prepare()
-        self._log = home.state / "daemon.log"
+        self._log = Path(home.state, "daemon.log")
         descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             self._start = os.fstat(descriptor).st_size

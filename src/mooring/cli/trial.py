@@ -10,7 +10,6 @@ import logging
 import os
 import time
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import msgspec
 
@@ -38,7 +37,7 @@ class _Fixed(Configuration):
     """A plan that is made already."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(Path(plan.files[0]), Secrets(Home.locate()))
+        super().__init__(plan.files[0], Secrets(Home.locate()))
         self._plan = plan
 
     def resolved(self) -> Plan:

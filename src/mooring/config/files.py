@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from pathlib import Path
 
 from mooring.errors import ConfigError
 
+FilePath = str | os.PathLike[str]
 
-def write_atomically(file: Path, content: bytes, *, mode: int) -> None:
+
+def write_atomically(file: FilePath, content: bytes, *, mode: int) -> None:
     """Replace ``file``: a reader sees the old content or the new, and a crash leaves one of them. A symbolic link
     stays, what it points to is replaced."""
-    target = file.resolve()
+    target = os.path.realpath(file)
     descriptor, temporary = _temporary(target)
     try:
         with os.fdopen(descriptor, "wb") as handle:
@@ -25,14 +26,14 @@ def write_atomically(file: Path, content: bytes, *, mode: int) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)
+    folder = os.open(os.path.dirname(target), os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
 
 
-def make_once(file: Path, content: bytes) -> None:
+def make_once(file: FilePath, content: bytes) -> None:
     """Create ``file``, 0600, with all of ``content``, unless it is there or somebody else makes it just now."""
     descriptor, temporary = _temporary(file)
     try:
@@ -46,21 +47,22 @@ def make_once(file: Path, content: bytes) -> None:
         os.unlink(temporary)
 
 
-def _temporary(file: Path) -> tuple[int, Path]:
+def _temporary(file: FilePath) -> tuple[int, str]:
     """A new file beside ``file``, 0600, open for writing. Not ``tempfile``, whose import would slow every start."""
-    beside = file.with_name(f".{file.name}.{os.urandom(8).hex()}")
+    folder, name = os.path.split(file)
+    beside = os.path.join(folder, f".{name}.{os.urandom(8).hex()}")
     return os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), beside
 
 
-def mode_of(file: Path, default: int) -> int:
+def mode_of(file: FilePath, default: int) -> int:
     """The permission bits of ``file``; ``default`` when it does not exist."""
     try:
-        return stat.S_IMODE(file.stat().st_mode)
+        return stat.S_IMODE(os.stat(file).st_mode)
     except FileNotFoundError:
         return default
 
 
-def check_private(file: Path) -> None:
+def check_private(file: FilePath) -> None:
     """Raises ConfigError when group or others may read or write ``file``."""
-    if file.stat().st_mode & 0o066:
+    if os.stat(file).st_mode & 0o066:
         raise ConfigError(f"others may read it; run: chmod 600 {file}", file=str(file))

@@ -10,7 +10,7 @@ import msgspec
 
 from mooring.config import kwargs as kw
 from mooring.config.fault import Fault
-from mooring.config.plan import Container, Functions, Launch, Plugin, Process, Remote, SecretRef
+from mooring.config.plan import Container, Launch, Plugin, Process, Remote, SecretRef
 from mooring.config.schema import (
     AnyServer,
     CommandServer,
@@ -23,9 +23,6 @@ from mooring.config.schema import (
     Started,
     UrlServer,
 )
-
-AUTHORIZATION = "authorization"
-"""Name under which a remote's ``auth`` secret is handed to its launcher."""
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -180,19 +177,6 @@ def _endpoint(server: Listening) -> tuple[str, str]:
     """Transport and path, with defaults."""
     transport = server.transport or ("stdio" if server.port is None else "http")
     return transport, server.path or ("/sse" if transport == "sse" else "/mcp")
-
-
-def references(launch: Launch) -> dict[str, SecretRef]:
-    """Every secret that ``launch`` needs, by the name the launcher knows it by; ``auth`` is "authorization"."""
-    match launch:
-        case Process() | Container():
-            return {**launch.secrets, **(launch.credentials or {})}
-        case Remote(auth=SecretRef() as auth):
-            return {**launch.secrets, AUTHORIZATION: auth}
-        case Remote() | Plugin():
-            return launch.secrets
-        case Functions():
-            return {}
 
 
 def digest(launch: Launch, fingerprints: Mapping[SecretRef, str | None]) -> str:

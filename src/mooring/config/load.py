@@ -7,6 +7,7 @@ together is ``config.resolve``'s. Reads files only; starts and changes nothing.
 from __future__ import annotations
 
 import tomllib
+from os import PathLike
 from pathlib import Path as File
 from typing import Any
 
@@ -18,14 +19,14 @@ from mooring.errors import ConfigError
 __all__ = ["Loaded", "load"]
 
 
-def load(file: File, texts: dict[str, str] | None = None) -> Loaded:
+def load(file: str | PathLike[str], texts: dict[str, str] | None = None) -> Loaded:
     """Read the configuration that begins at ``file``. A missing ``file`` is the default configuration.
 
     ``texts`` (absolute path to text) stands in for files, so that an edit can be tried before it is written.
     Raises ConfigError.
     """
     reader = _Reader(texts or {})
-    main = file.expanduser().absolute()
+    main = File(file).expanduser().absolute()
     if main.is_file() or str(main) in reader.texts:
         reader.read_main(main)
     else:

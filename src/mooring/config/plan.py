@@ -1,14 +1,16 @@
 """The resolved configuration: everything decided, nothing started. Frozen; built by ``config.resolve`` only. Pure.
 
 Kwargs are already flags or filled placeholders, defaults are filled in, secrets are still references. The rest of the
-product reads this and never the schema.
+product reads this and never the schema. Annotations are evaluated as they stand: as strings they would be compiled at
+every boot, when the plan of the last run is decoded.
 """
-
-from __future__ import annotations
 
 import msgspec
 
 from mooring.nouns import InstanceKey, Problem, Sharing
+
+AUTHORIZATION = "authorization"
+"""Name under which the secret of a remote's ``auth`` is handed to its launcher."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -102,6 +104,19 @@ class Plugin(msgspec.Struct, frozen=True, tag="plugin"):
 
 
 Launch = Process | Container | Remote | Functions | Plugin
+
+
+def references(launch: Launch) -> dict[str, SecretRef]:
+    """Every secret that ``launch`` needs, by the name the launcher knows it by; ``auth`` is "authorization"."""
+    match launch:
+        case Process() | Container():
+            return {**launch.secrets, **(launch.credentials or {})}
+        case Remote(auth=SecretRef() as auth):
+            return {**launch.secrets, AUTHORIZATION: auth}
+        case Remote() | Plugin():
+            return launch.secrets
+        case Functions():
+            return {}
 
 
 class ToolRules(msgspec.Struct, frozen=True):

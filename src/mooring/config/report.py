@@ -5,8 +5,19 @@ Secrets show their reference, never a value; nothing is started to make it.
 
 from __future__ import annotations
 
-from mooring.config.launches import AUTHORIZATION, references
-from mooring.config.plan import Container, Functions, Launch, Mount, Plan, Plugin, Process, Remote, Variant
+from mooring.config.plan import (
+    AUTHORIZATION,
+    Container,
+    Functions,
+    Launch,
+    Mount,
+    Plan,
+    Plugin,
+    Process,
+    Remote,
+    Variant,
+    references,
+)
 from mooring.config.schema import Loaded
 from mooring.nouns import CheckReport, MountRow, VariantRow
 

@@ -13,7 +13,7 @@ from mooring.config import kwargs as kw
 from mooring.config import launches, names, plan
 from mooring.config.fault import Fault
 from mooring.config.listen import beyond_loopback, parse_address, public_url
-from mooring.config.plan import Container, Mount, Plan, Remote, SecretRef, ToolRules, Variant
+from mooring.config.plan import AUTHORIZATION, Container, Mount, Plan, Remote, SecretRef, ToolRules, Variant, references
 from mooring.config.references import expand
 from mooring.config.schema import AnyServer, Gateway, Grant, Kwarg, Loaded, Path, Tools, Workspace, dotted
 from mooring.errors import ConfigError
@@ -158,7 +158,7 @@ class _Resolver:
     def _missing_secrets(self, name: str, launch: plan.Launch) -> list[str]:
         """Take the fingerprints of all secrets; report those that are missing and return those that must not be."""
         reasons: list[str] = []
-        for secret, ref in launches.references(launch).items():
+        for secret, ref in references(launch).items():
             self._take_fingerprint(ref)
             if self.fingerprints[ref] is not None:
                 continue
@@ -258,6 +258,6 @@ def _rules(tools: Tools) -> ToolRules:
 
 
 def _secret_path(launch: plan.Launch, secret: str) -> Path:
-    if secret == launches.AUTHORIZATION and isinstance(launch, Remote):
+    if secret == AUTHORIZATION and isinstance(launch, Remote):
         return ("auth",)
     return ("secrets" if secret in getattr(launch, "secrets", ()) else "credentials", secret)

@@ -11,13 +11,11 @@ import hmac
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from mooring.config.files import check_private, make_once
 from mooring.config.home import Home
-from mooring.config.launches import references
-from mooring.config.plan import Launch, SecretRef
+from mooring.config.plan import Launch, SecretRef, references
 from mooring.config.store import SERVICE, SecretStore, usable_keyring
 from mooring.errors import ConfigError
 
@@ -77,11 +75,12 @@ class Secrets:
     def installation_key(self) -> bytes:
         """32 random bytes, made once. Two processes that make it at the same time end with the same key."""
         file = self._home.installation_key_file
-        if not file.exists():
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.exists(file):
+            os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
             make_once(file, os.urandom(32))
         check_private(file)
-        return file.read_bytes()
+        with open(file, "rb") as handle:
+            return handle.read()
 
     def store_set(self, name: str, value: str) -> None:
         """Keep ``value`` for ``{ store = name }``."""
@@ -109,7 +108,7 @@ class Secrets:
             case "env", str(name):
                 return self._environ.get(name) or None
             case "file", str(name):
-                return _from_file(Path(name).expanduser())
+                return _from_file(os.path.expanduser(name))
             case "keyring", str(entry):
                 return _from_keyring(ref, entry)
             case "store", str(name):
@@ -129,14 +128,15 @@ _HINTS = {
 }
 
 
-def _from_file(file: Path) -> str | None:
-    if not file.is_file():
+def _from_file(file: str) -> str | None:
+    if not os.path.isfile(file):
         return None
     check_private(file)
     try:
-        return file.read_text("utf-8").removesuffix("\n").removesuffix("\r") or None
+        with open(file, encoding="utf-8", newline="") as handle:
+            return handle.read().removesuffix("\n").removesuffix("\r") or None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=str(file)) from None
+        raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=file) from None
 
 
 def _from_keyring(ref: SecretRef, entry: str) -> str | None:

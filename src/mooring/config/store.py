@@ -6,8 +6,8 @@ holds the names. Called by ``config.secrets`` only; never logs and never shows a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,7 +25,7 @@ _IN_KEYRING = None
 class SecretStore:
     """Names and values. ``keyring`` finds the backend to use, or None; it is asked only when a value needs it."""
 
-    def __init__(self, file: Path, keyring: Callable[[], Any | None]) -> None:
+    def __init__(self, file: str, keyring: Callable[[], Any | None]) -> None:
         self._file = file
         self._keyring = keyring
 
@@ -69,17 +69,22 @@ class SecretStore:
         return True
 
     def _read(self) -> dict[str, str | None]:
-        if not self._file.exists():
+        if not os.path.exists(self._file):
             return {}
         check_private(self._file)
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, str | None])
+            return msgspec.json.decode(_content(self._file), type=dict[str, str | None])
         except msgspec.MsgspecError:
-            raise ConfigError("the secret store is damaged; set its secrets again", file=str(self._file)) from None
+            raise ConfigError("the secret store is damaged; set its secrets again", file=self._file) from None
 
     def _write(self, known: dict[str, str | None]) -> None:
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
         write_atomically(self._file, msgspec.json.format(msgspec.json.encode(known, order="sorted")), mode=0o600)
+
+
+def _content(file: str) -> bytes:
+    with open(file, "rb") as handle:
+        return handle.read()
 
 
 def usable_keyring() -> Any | None:

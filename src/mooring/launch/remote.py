@@ -11,13 +11,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-from mooring.config.plan import Launch, Remote, SecretRef, Variant
+from mooring.config.plan import AUTHORIZATION, Launch, Remote, SecretRef, Variant
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Url
 from mooring.nouns import InstanceKey
-
-AUTHORIZATION = "authorization"
-"""Name under which the secret of ``auth`` is handed in."""
 
 
 class Silence:

@@ -12,7 +12,6 @@ never in a call. In a plugin::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +30,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 class Context(msgspec.Struct, frozen=True):
     """What a plugin is told at boot."""
 
-    state: Path
+    state: str
     """Mooring's state folder; a plugin keeps its files in a folder of its own name there."""
 
 

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -43,6 +42,7 @@ from mooring.serve.builtin import Builtin
 from mooring.serve.functions import check_addition, with_functions
 from mooring.serve.logs import Logs
 from mooring.serve.reload import Configuration, changed_workspaces, changes_report
+from mooring.serve.remembered import Remembered
 from mooring.serve.upstream import SecretSource, Upstream
 from mooring.serve.verdicts import Verdicts
 from mooring.store.base import Store
@@ -73,12 +73,13 @@ class App:
         self.metrics = Metrics()
         self.logs = Logs(redact)
         self.builtin = Builtin(keeper)
-        collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else Path()))
+        collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else ""))
         self.events = Events((log_sink, self.metrics, *collected.sinks))
         self.launchers: dict[str, Launcher] = collected.by_kind()
         self.plugin_problems = collected.problems
         self.keys = Keys(store, self.events)
         self.plan = Plan()
+        self.remembered = Remembered(store, configuration.file)
         self.listings = Listings(store)
         self.verdicts = Verdicts(store)
         self.views = Views(self.plan, self.listings)
@@ -91,6 +92,8 @@ class App:
         self.looks: FirstLooks
         self.watching: Watching
         self.relay: Relay
+        self._resolved = self.plan
+        """As the configuration has it, without what plugins and the library add."""
         self._gateway = Gateway()
         """As it was at boot: what of it needs a restart still holds."""
         self._reloading = asyncio.Lock()
@@ -99,7 +102,8 @@ class App:
     async def start(self, stack: AsyncExitStack) -> None:
         """Open what has tasks; ``stack`` ends it. Raises ConfigError when the configuration is not valid."""
         self.keys.load()
-        plan = self.configuration.resolved()
+        plan = self.remembered.recall() or self.configuration.resolved()
+        self._resolved = plan
         self._gateway = plan.gateway
         self.listings.load(plan.variants.values())
         self.verdicts.load(plan.variants.values())
@@ -134,6 +138,11 @@ class App:
         self._looking = True
         self.looks.start(self.plan)
 
+    async def remember(self) -> None:
+        """Let the next boot start from this plan, if it was read now. Raises StoreError."""
+        if self.configuration.read_at:
+            await self.remembered.keep(self._resolved, self.configuration.read_at)
+
     async def reload(self) -> ReloadReport:
         """Load, resolve, compare, apply. An invalid configuration changes nothing."""
         async with self._reloading:
@@ -144,7 +153,10 @@ class App:
                 self.events.emit(Event("config.rejected", time.time(), data={"error": str(error)}))
                 return ReloadReport(applied=False, error=str(error))
             self.config_error = ""
-            return await self._change(plan)
+            self._resolved = plan
+            report = await self._change(plan)
+            await self.remember()
+            return report
 
     async def add_functions(
         self, name: str, functions: Sequence[Callable[..., Any]], workspaces: tuple[str, ...] | None

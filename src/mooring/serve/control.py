@@ -13,8 +13,7 @@ import socket
 import struct
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
@@ -161,24 +160,26 @@ def same_user(sock: socket.socket) -> bool:
 
 
 @asynccontextmanager
-async def serving(path: Path, verbs: Verbs, handler: Handler, attach: Attach) -> AsyncGenerator[None, None]:
+async def serving(path: str, verbs: Verbs, handler: Handler, attach: Attach) -> AsyncGenerator[None, None]:
     """Serve the control socket at ``path`` as long as the block lasts; a stale socket of a dead daemon is replaced
     (the caller holds the lock of this home)."""
     # Bound elsewhere and moved into place once it listens: whoever sees the socket can connect to it.
-    unready = path.with_suffix(".new")
-    unready.unlink(missing_ok=True)
+    unready = f"{path}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(unready)
     connections: set[ControlConnection] = set()
     loop = asyncio.get_running_loop()
     async with Tasks() as tasks:
         server = await loop.create_unix_server(
-            lambda: ControlConnection(verbs, handler, attach, tasks, connections), str(unready)
+            lambda: ControlConnection(verbs, handler, attach, tasks, connections), unready
         )
-        unready.chmod(0o600)
-        unready.rename(path)
+        os.chmod(unready, 0o600)
+        os.rename(unready, path)
         try:
             yield
         finally:
             server.close()
             for connection in tuple(connections):
                 connection.close()
-            path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                os.unlink(path)

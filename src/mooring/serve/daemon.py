@@ -16,7 +16,6 @@ import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
-from pathlib import Path
 
 from mooring.config.home import Home
 from mooring.config.secrets import Secrets
@@ -26,7 +25,7 @@ from mooring.launch.start import Started
 from mooring.nouns import NewKey, Principal
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import open_log
-from mooring.serve import banner, control, reload
+from mooring.serve import banner, control, reload, upstream
 from mooring.serve.app import App
 from mooring.serve.front import fronts
 from mooring.serve.verbs import Verbs
@@ -55,7 +54,7 @@ def locked(home: Home) -> Generator[None, None, None]:
 
 
 @asynccontextmanager
-async def running(home: Home, file: Path, started: Started | None = None) -> AsyncGenerator[App, None]:
+async def running(home: Home, file: str, started: Started | None = None) -> AsyncGenerator[App, None]:
     """The daemon's parts with store, control socket and HTTP fronts. Raises ConfigError, StoreError, OSError."""
     async with AsyncExitStack() as stack:
         redact = Redactor()
@@ -75,7 +74,7 @@ async def run(config: str | None, started: Started | None = None) -> int:
     """Run until SIGINT, SIGTERM or ``mooring stop``; SIGHUP reloads. Raises MooringError when it cannot start."""
     home = Home.locate()
     home.prepare()
-    file = Path(config).absolute() if config else home.config_file
+    file = os.path.abspath(config) if config else home.config_file
     with locked(home):
         async with running(home, file, started) as app, Tasks() as tasks:
             loop = asyncio.get_running_loop()
@@ -84,7 +83,9 @@ async def run(config: str | None, started: Started | None = None) -> int:
             loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(_reload(app)))
             _say(banner.banner(app.plan, app.endpoint, await _first_key(app)))
             app.look()
+            upstream.prepare()
             tasks.create_task(_tell_tools(app))
+            tasks.create_task(app.remember())
             gc.freeze()  # modules and plan are never garbage; each full collection would walk them
             gc.enable()  # ``cli.up`` turned it off
             async with reload.watching(lambda: app.plan.files, app.reload):

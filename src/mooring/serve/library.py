@@ -5,6 +5,7 @@ Behind ``mooring.open``. Ends with its block, and every server with it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,7 +29,7 @@ async def opened(config: str | Path | Mapping[str, Any]) -> AsyncGenerator[Verbs
     async with AsyncExitStack() as stack:
         own = Path(stack.enter_context(TemporaryDirectory(prefix="mooring-")))
         # Secret references resolve as in the daemon of this user.
-        home = Home(own, Home.locate().state, own)
+        home = Home(str(own), Home.locate().state, str(own))
         file, texts = _source(config, own)
         redact = Redactor()
         secrets = Secrets(home, found=redact.add)
@@ -40,15 +41,15 @@ async def opened(config: str | Path | Mapping[str, Any]) -> AsyncGenerator[Verbs
         yield Verbs(app)
 
 
-def _source(config: str | Path | Mapping[str, Any], own: Path) -> tuple[Path, dict[str, str] | None]:
+def _source(config: str | Path | Mapping[str, Any], own: Path) -> tuple[str, dict[str, str] | None]:
     """The file to load, and its text when there is no such file."""
     if not isinstance(config, Mapping):
-        return Path(config), None
+        return os.path.abspath(config), None
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    file = own / "mooring.toml"
+    file = str(own / "mooring.toml")
     try:
-        return file, {str(file): tomlkit.dumps(config)}
+        return file, {file: tomlkit.dumps(config)}
     except (TOMLKitError, TypeError, ValueError) as error:
         raise ConfigError(f"The configuration holds what TOML cannot say: {error}") from None

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Protocol
 
 from mooring.config.diff import diff
 from mooring.config.home import Home
-from mooring.config.load import load
 from mooring.config.plan import Plan, SecretRef
-from mooring.config.resolve import resolve
 from mooring.nouns import ReloadReport
 from mooring.serve.kinds import unsupported
+from mooring.serve.remembered import stamps
 
 LOOK = 0.3
 """Seconds between two looks at the files. A change is applied when two looks agree, so not in the middle of a write.
@@ -41,15 +39,22 @@ class Configuration:
     ``file``: the main TOML file; ``texts`` stands in for files that are not on disk (library)."""
 
     def __init__(
-        self, file: Path, secrets: Fingerprints, home: Home | None = None, texts: dict[str, str] | None = None
+        self, file: str, secrets: Fingerprints, home: Home | None = None, texts: dict[str, str] | None = None
     ) -> None:
         self.file = file
         self.home = home
+        self.read_at = 0
+        """When the files were last read, nanoseconds since the epoch; 0: not yet."""
         self._secrets = secrets
         self._texts = texts
 
     def resolved(self) -> Plan:
         """Read all files and resolve them; blocks. Raises ConfigError."""
+        # A boot from a remembered plan does without these.
+        from mooring.config.load import load
+        from mooring.config.resolve import resolve
+
+        self.read_at = time.time_ns()
         return resolve(load(self.file, self._texts), fingerprint=self._secrets.fingerprint, unsupported=unsupported)
 
 
@@ -90,29 +95,13 @@ async def watching(
 
 
 async def _watch(files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]]) -> None:
-    applied = seen = _stamps(files())
+    applied = seen = stamps(files())
     while True:
         await asyncio.sleep(LOOK)
-        before, seen = seen, _stamps(files())
+        before, seen = seen, stamps(files())
         if seen == before != applied:
             applied = seen
             try:
                 await changed()
             except Exception:  # such as a full disk: the next change may fare better
                 _log.exception("The changed configuration could not be applied")
-
-
-def _stamps(files: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """What tells versions of the files apart. Counts every TOML file beside them and in ``conf.d``: it may be new, or
-    included by a configuration that was not applied."""
-    folders = {os.path.dirname(file) for file in files}
-    found = set(files)
-    for folder in folders | {os.path.join(folder, "conf.d") for folder in folders}:
-        with suppress(OSError):
-            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".toml"))
-    stamps: dict[str, tuple[int, int, int]] = {}
-    for file in found:
-        with suppress(OSError):  # gone: that counts as a change too
-            status = os.stat(file)
-            stamps[file] = (status.st_mtime_ns, status.st_size, status.st_ino)
-    return stamps

@@ -13,8 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol
 
-from mooring.config.launches import references
-from mooring.config.plan import Launch, Variant
+from mooring.config.plan import Launch, Variant, references
 from mooring.errors import NoLauncher
 from mooring.instances.opener import Birth, Running
 from mooring.launch.base import Launched, Launcher, Local, Pipes, Url
@@ -22,7 +21,6 @@ from mooring.nouns import Era, InstanceKey
 from mooring.serve.logs import Logs
 from mooring.serve.redacted import Redacted
 from mooring.serve.verdicts import Verdicts
-from mooring.wire import stdio_upstream
 from mooring.wire.connection import Connection, Listener
 
 STRAY_SHOWN = 200
@@ -58,6 +56,8 @@ class Upstream:
     @asynccontextmanager
     async def open(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
         """Start ``variant`` and speak with it. Raises StartFailed, LaunchMissing, NoLauncher, UpstreamProtocol."""
+        from mooring.wire import stdio_upstream
+
         birth.phase("look-up")
         launcher = self._launchers.get(kind(variant))
         if launcher is None:
@@ -107,6 +107,8 @@ class Upstream:
             case Local(connection):
                 yield connection
             case Pipes() as pipes:
+                from mooring.wire import stdio_upstream
+
                 async with stdio_upstream.connect(
                     pipes,
                     exited=launched.exited,
@@ -140,6 +142,11 @@ class Upstream:
     def _stray(self, server: str, line: bytes, why: str) -> None:
         """What a server prints on stdout that is no message goes to its log, where its author looks for it."""
         self._logs.add(server, f"[stdout, {why}] {line[:STRAY_SHOWN].decode('utf-8', 'replace')}")
+
+
+def prepare() -> None:
+    """Load what the first start of a process needs. Called once the daemon serves: its boot does without."""
+    import_module("mooring.wire.stdio_upstream")
 
 
 def _load_http() -> None:

@@ -75,7 +75,7 @@ class Verbs:
         return StatusReport(
             version=__version__,
             pid=os.getpid(),
-            home=str(app.home.config) if app.home else "",
+            home=app.home.config if app.home else "",
             endpoint=app.endpoint,
             started_at=app.started_at,
             workspaces=tuple(app.plan.workspaces),

@@ -144,10 +144,10 @@ async def launched(home: Path) -> AsyncGenerator[Daemon]:
         yield Daemon(home, process, mooring, (await mooring.status()).endpoint)
 
 
-def _listens(path: Path) -> bool:
+def _listens(path: str) -> bool:
     """Whether somebody answers at a socket: a daemon that was killed leaves its own behind."""
     with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
+        return probe.connect_ex(path) == 0
 
 
 async def _up(home: Path) -> asyncio.subprocess.Process:
