@@ -237,7 +237,7 @@ class Running:
                 except (OSError, WrongAnswerError) as error:
                     if reason := self.group.ended():
                         raise RuntimeError(f"{self.peer.name} ended with {reason}") from error
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(0.001)
                 else:
                     return time.perf_counter() - self._spawned
 
