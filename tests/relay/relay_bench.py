@@ -185,6 +185,8 @@ class Bench:
         self.plan = planned(*servers)
         self.broken = ""
         self.home = None
+        self.file = ""
+        self.read_at = 0
         self.app: App
         self.events: list[Event] = []
 
