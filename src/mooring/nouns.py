@@ -204,6 +204,9 @@ class StatusReport(msgspec.Struct, frozen=True):
     pid: int
     home: str
     endpoint: str
+    """Where the daemon listens."""
+    public_url: str
+    """The endpoint as others are told, ``gateway.public_url``."""
     started_at: float
     workspaces: tuple[str, ...]
     config_error: str = ""

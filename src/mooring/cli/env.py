@@ -39,7 +39,7 @@ def env(workspace: str | None, file: str | None, as_json: bool, no_spawn: bool) 
 
     async def ask(mooring: Mooring) -> tuple[str, NewKey]:
         made = await mooring.key_create(await workspace_of(mooring, workspace), name=KEY_NAME, replace=True)
-        return (await mooring.status()).endpoint, made
+        return (await mooring.status()).public_url, made
 
     endpoint, made = attached(ask, spawn=not no_spawn)
     variables = {"MOORING_URL": endpoint, "MOORING_API_KEY": made.key}

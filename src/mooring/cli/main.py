@@ -29,6 +29,7 @@ VERBS = {
     "key": "key",
     "secret": "secret",
     "import": "importing",
+    "export": "export",
     "env": "env",
 }
 """Verb to module in ``mooring.cli``; there it is a click command of that name ("_" added if reserved)."""

@@ -96,6 +96,18 @@ class DoctorReport(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...]
 
 
+class ExportReport(msgspec.Struct, frozen=True):
+    """What ``mooring export`` did, or would do."""
+
+    client: str
+    file: str
+    changes: bool
+    """Whether the file differs from what it should be."""
+    written: bool
+    diff: str
+    """The lines that change; a key is masked."""
+
+
 class EnvFile(msgspec.Struct, frozen=True):
     """What ``mooring env --file`` prints: never the key itself."""
 

@@ -65,6 +65,8 @@ class App:
         self.started_at = time.time()
         self.endpoint = ""
         """URL of the data endpoint; "" without one."""
+        self.public_url = ""
+        """The same as others are told; "" without one."""
         self.config_error = ""
         """Why the newest configuration is not applied; "" when it is."""
         self.stopping = asyncio.Event()

@@ -39,14 +39,21 @@ async def fronts(app: App) -> AsyncGenerator[None, None]:
         bound = [await _listen(server, host, port) for host, port in gateway.listen]
         front.hosts = _hosts(gateway, bound)
         app.endpoint = f"http://{_authority(*bound[0])}/mcp"
+        app.public_url = _told(gateway, app.endpoint)
         app.keys.on_revoked.append(lambda key_id: _end(front, key_id))
 
         def applied(plan: Plan) -> None:
             front.hosts = _hosts(plan.gateway, bound)
+            app.public_url = _told(plan.gateway, app.endpoint)
             front.end_sessions(lambda session: session.principal.workspace not in plan.workspaces)
 
         app.on_applied.append(applied)
         yield
+
+
+def _told(gateway: Gateway, endpoint: str) -> str:
+    """The endpoint for others. Port 0 is any free one, so that a public URL made of it says nothing."""
+    return endpoint if gateway.public_url.endswith(":0") else f"{gateway.public_url}/mcp"
 
 
 def _end(front: McpFront, key_id: str) -> None:

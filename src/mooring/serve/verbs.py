@@ -77,6 +77,7 @@ class Verbs:
             pid=os.getpid(),
             home=app.home.config if app.home else "",
             endpoint=app.endpoint,
+            public_url=app.public_url,
             started_at=app.started_at,
             workspaces=tuple(app.plan.workspaces),
             config_error=app.config_error,

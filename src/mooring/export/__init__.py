@@ -1,0 +1,1 @@
+"""Telling others about Mooring: the configuration files of clients."""
