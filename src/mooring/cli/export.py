@@ -40,7 +40,7 @@ def export(
     as_json: bool,
     no_spawn: bool,
 ) -> None:
-    """Write Mooring into the file of a CLIENT, so that it reaches a workspace.
+    """Write Mooring into the configuration file of a CLIENT.
 
     Clients: claude-code, claude-desktop, codex, cursor, gemini, opencode, vscode, windsurf, zed. What else is in the
     file stays as it is; a copy of it from before is kept beside it.
