@@ -16,7 +16,7 @@ import pytest
 
 from mooring.config import secrets as module
 from mooring.config.home import Home
-from mooring.config.plan import Container, Process, Remote, SecretRef
+from mooring.config.plan import Container, Process, Remote, SecretRef, credentials, references
 from mooring.config.secrets import Secrets
 from mooring.config.store import SecretStore, usable_keyring
 from mooring.errors import ConfigError
@@ -171,6 +171,20 @@ def test_all_secrets_of_a_launch_are_fetched_and_missing_optional_ones_left_out(
     assert secrets.fetch_all(Remote("u", auth=token)) == {"authorization": VALUE}
     with pytest.raises(ConfigError, match="UNSET"):
         secrets.fetch_all(Process(("x",), secrets={"A": unset}))
+
+
+def test_credentials_are_told_apart_from_what_a_launcher_is_given() -> None:
+    """A1 A6"""
+    token = SecretRef("env", "TOKEN")
+    for launch in (
+        Container("i", secrets={"A": token}, credentials={"C": token}),
+        Process(("x",), secrets={"A": token}, credentials={"C": token}),
+    ):
+        assert references(launch).keys() == {"A", "C"}
+        assert credentials(launch) == {"C": token}
+    assert credentials(Process(("x",), credentials={})) == {}
+    assert credentials(Process(("x",))) is None
+    assert credentials(Remote("u", auth=token)) is None
 
 
 def test_a_fingerprint_is_an_hmac_under_a_key_made_once(secrets: Secrets, tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ class Timeouts(msgspec.Struct, frozen=True):
     discover: float = 30.0
     """Listing after ``ready``."""
     close: float = 5.0
+    ready: float = 10.0
+    """SMCP: from spawn until it asks for its credentials."""
+    credentials: float = 5.0
+    """SMCP: until it has accepted them."""
 
 
 class SecretRef(msgspec.Struct, frozen=True):
@@ -117,6 +121,12 @@ def references(launch: Launch) -> dict[str, SecretRef]:
             return launch.secrets
         case Functions():
             return {}
+
+
+def credentials(launch: Launch) -> dict[str, SecretRef] | None:
+    """Those of its ``references`` that an SMCP server is given over its stdin, and that no launcher may see; None for
+    any other server. No name is also in ``secrets``."""
+    return launch.credentials if isinstance(launch, Process | Container) else None
 
 
 class ToolRules(msgspec.Struct, frozen=True):

@@ -138,6 +138,8 @@ class _Resolver:
                 initialize=float(timeouts.initialize),
                 discover=float(timeouts.discover),
                 close=float(timeouts.close),
+                ready=float(timeouts.ready),
+                credentials=float(timeouts.credentials),
             ),
             tools=_rules(server.tools),
             trusted=server.trust == "trusted",

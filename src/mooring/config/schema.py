@@ -80,6 +80,10 @@ class Timeouts(Table, frozen=True, kw_only=True):
     """Listing what the server offers."""
     close: Limit = Limit(5)
     """From end of input until the server is killed."""
+    ready: Limit = Limit(10)
+    """SMCP: from start until the server asks for its credentials."""
+    credentials: Limit = Limit(5)
+    """SMCP: from sending the credentials until the server has accepted them."""
 
 
 class Tools(Table, frozen=True, kw_only=True):
@@ -150,7 +154,7 @@ class Listening(Started, frozen=True, kw_only=True):
     path: str | None = None
     """Path of its endpoint with `port`; default `/mcp`, for `sse` `/sse`."""
     credentials: dict[str, Secret] | None = None
-    """Makes it an SMCP server, even when empty: these go over its stdin before MCP begins."""
+    """Makes it an SMCP server, even when empty: these go over its stdin before MCP begins, and nowhere else."""
 
     def __post_init__(self) -> None:
         if self.port is None and self.transport in ("http", "sse"):
@@ -161,6 +165,8 @@ class Listening(Started, frozen=True, kw_only=True):
             raise ValueError("path is for servers with a port")
         if self.port is not None and self.credentials is not None:
             raise ValueError("credentials go over stdin: an SMCP server has no port")
+        if any(secret.as_ == "file" for secret in (self.credentials or {}).values()):
+            raise ValueError('credentials go over stdin: as = "file" is for secrets')
 
 
 class CommandServer(Listening, frozen=True, kw_only=True):

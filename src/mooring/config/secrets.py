@@ -70,7 +70,7 @@ class Secrets:
         value = self._find(ref)
         if value is None:
             return None
-        return hmac.new(self.installation_key(), value.encode(), hashlib.sha256).hexdigest()
+        return hmac.new(self.installation_key(), value.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
     def installation_key(self) -> bytes:
         """32 random bytes, made once. Two processes that make it at the same time end with the same key."""

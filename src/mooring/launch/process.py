@@ -88,7 +88,8 @@ class ProcessLauncher:
             launched.stderr.close()
 
     async def _spawn(self, server: str, launch: Process, secrets: Mapping[str, str]) -> Kept:
-        env = child_environment(launch.env, secrets, os.environ)
+        declared = {name: secrets[name] for name in launch.secrets if name in secrets}  # whatever else it is handed
+        env = child_environment(launch.env, declared, os.environ)
         cwd = working_folder(launch.cwd, env)
         program = find_command(launch.argv[0], env, cwd)
         try:
@@ -106,8 +107,6 @@ def unsupported(launch: Launch) -> str:
     """Why this launcher cannot start it, "" when it can. Pure."""
     if not isinstance(launch, Process):
         return "it is not a command"
-    if launch.credentials is not None:
-        return "the SMCP credential handshake (credentials) is not supported yet"
     if launch.sandbox:
         return "sandbox is not supported yet"
     if any(ref.as_file for ref in launch.secrets.values()):

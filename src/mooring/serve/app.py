@@ -87,7 +87,7 @@ class App:
         self.views = Views(self.plan, self.listings)
         self.login = Login(self.keys, lambda: self.plan.workspaces)
         self.subscriptions = Subscriptions()
-        self.upstream = Upstream(self.launchers, secrets, self.verdicts, self._listener, self.logs, redact)
+        self.upstream = Upstream(self.launchers, secrets, self.verdicts, self._listener, self.logs, redact, self.events)
         self.functions: dict[str, tuple[str, ...] | None] = {}
         """Function servers of the library: name to workspaces (None: all)."""
         self.pool: Pool

@@ -1,30 +1,34 @@
-"""How a variant becomes a conversation: secrets, launcher, handshake. The ``Opener`` that ``serve.app`` gives the pool.
+"""How a variant becomes a conversation: secrets, launcher, credentials, MCP. ``serve.app`` gives it to the pool.
 
 Runs inside the owner task of one instance; leaving the block ends the server. Each step is named, so that a failure
-says where it happened.
+says where it happened; what a failure says holds no secret, even where the server said it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from typing import Protocol
 
-from mooring.config.plan import Launch, Variant, references
-from mooring.errors import NoLauncher
+from mooring.config.plan import Launch, Variant, credentials, references
+from mooring.errors import MooringError, NoLauncher, StartFailed
 from mooring.instances.opener import Birth, Running
 from mooring.launch.base import Launched, Launcher, Local, Pipes, Url
 from mooring.nouns import Era, InstanceKey
+from mooring.observe.events import Event, Events
 from mooring.serve.logs import Logs
 from mooring.serve.redacted import Redacted
 from mooring.serve.verdicts import Verdicts
 from mooring.wire.connection import Connection, Listener
 
 STRAY_SHOWN = 200
-"""Bytes shown of a line on stdout that is no message."""
+"""Characters shown of a line on stdout that is no message."""
+STRAY_READ = 4096
+"""Bytes of it that are looked at for secrets."""
 
 
 class SecretSource(Protocol):
@@ -44,6 +48,7 @@ class Upstream:
         listener: Callable[[Variant, InstanceKey], Listener],
         logs: Logs,
         redact: Callable[[str], str],
+        events: Events,
     ) -> None:
         """``launchers`` by the tag of ``config.plan.Launch``; ``listener`` hears what is said outside calls."""
         self._launchers = launchers
@@ -52,10 +57,20 @@ class Upstream:
         self._listener = listener
         self._logs = logs
         self._redact = redact
+        self._events = events
 
     @asynccontextmanager
     async def open(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
         """Start ``variant`` and speak with it. Raises StartFailed, LaunchMissing, NoLauncher, UpstreamProtocol."""
+        try:
+            async with self._opened(variant, key, birth) as running:
+                yield running
+        except Exception as error:  # its text may be the server's
+            error.args = tuple(self._redact(arg) if isinstance(arg, str) else arg for arg in error.args)
+            raise
+
+    @asynccontextmanager
+    async def _opened(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
         from mooring.wire import stdio_upstream
 
         birth.phase("look-up")
@@ -87,15 +102,34 @@ class Upstream:
         era: Era | None,
     ) -> AsyncGenerator[Running, None]:
         birth.phase("start")
-        async with launcher.launch(variant, key, values) as started:
+        smcp = credentials(variant.launch)
+        secrets = {name: value for name, value in values.items() if name not in (smcp or {})}
+        async with launcher.launch(variant, key, secrets) as started:
             launched = Redacted(started, self._redact)
             birth.spawned(launched)
             launched.stderr.follow(partial(self._logs.add, variant.server))
+            if smcp is not None:
+                birth.phase("credentials")
+                given = {name: values[name] for name in smcp if name in values}
+                launched.endpoint = await self._handshaken(variant, key, launched, given)
             birth.phase("initialize")
             async with self._connected(variant, key, launched, birth, era) as connection:
                 if birth.demand is None:
                     await self._verdicts.put(variant, connection.facts)
                 yield Running(connection, launched)
+
+    async def _handshaken(
+        self, variant: Variant, key: InstanceKey, launched: Launched, credentials: Mapping[str, str]
+    ) -> Pipes:
+        from mooring.launch.smcp import handshake  # few servers are of this kind
+
+        def sent() -> None:
+            data = {"keys": list(credentials), "digest": key.digest[:12]}
+            self._events.emit(Event("credentials.sent", time.time(), "", variant.server, variant.id, "", data))
+
+        return await handshake(
+            launched, credentials, server=variant.server, timeouts=variant.timeouts, redact=self._redact, sent=sent
+        )
 
     @asynccontextmanager
     async def _connected(
@@ -109,18 +143,24 @@ class Upstream:
             case Pipes() as pipes:
                 from mooring.wire import stdio_upstream
 
-                async with stdio_upstream.connect(
-                    pipes,
-                    exited=launched.exited,
-                    listener=listener,
-                    era=era,
-                    capabilities=demand.capabilities if demand else b"{}",
-                    timeout=variant.timeouts.initialize,
-                    phase=birth.phase,
-                    name=variant.server,
-                    stray=partial(self._stray, variant.server),
-                ) as connection:
-                    yield connection
+                stray = _Stray(partial(self._logs.add, variant.server), self._redact)
+                try:
+                    async with stdio_upstream.connect(
+                        pipes,
+                        exited=launched.exited,
+                        listener=listener,
+                        era=era,
+                        capabilities=demand.capabilities if demand else b"{}",
+                        timeout=variant.timeouts.initialize,
+                        phase=birth.phase,
+                        name=variant.server,
+                        stray=stray,
+                    ) as connection:
+                        stray.check(variant.server)
+                        yield connection
+                except MooringError:
+                    stray.check(variant.server)
+                    raise
             case Url() as url:
                 await asyncio.to_thread(_load_http)
                 from mooring.wire import remote_upstream
@@ -139,9 +179,28 @@ class Upstream:
                 async with remote_upstream.connect(url, terms) as connection:
                     yield connection
 
-    def _stray(self, server: str, line: bytes, why: str) -> None:
-        """What a server prints on stdout that is no message goes to its log, where its author looks for it."""
-        self._logs.add(server, f"[stdout, {why}] {line[:STRAY_SHOWN].decode('utf-8', 'replace')}")
+
+class _Stray:
+    """What a server prints on stdout that is no message goes to its log, where its author looks for it."""
+
+    def __init__(self, log: Callable[[str], None], redact: Callable[[str], str]) -> None:
+        self._log = log
+        self._redact = redact
+        self._asks = False
+
+    def __call__(self, line: bytes, why: str) -> None:
+        self._asks = self._asks or line.rstrip() == b"+READY"
+        text = self._redact(line[:STRAY_READ].decode("utf-8", "replace"))  # before it is cut for the eye
+        self._log(f"[stdout, {why}] {text[:STRAY_SHOWN]}")
+
+    def check(self, server: str) -> None:
+        """Raises StartFailed when the server is an SMCP server, of which the configuration does not know."""
+        if self._asks:
+            message = (
+                f'Server "{server}" asks for credentials (+READY): it is an SMCP server. '
+                "Give it its credentials, or if it needs none: credentials = {}"
+            )
+            raise StartFailed(message, server=server, phase="initialize")
 
 
 def prepare() -> None:

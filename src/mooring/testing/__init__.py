@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from mooring.testing.waiting import wait_for as wait_for
 
 _HOMES = {"StdioClient": "stdio_client", "HttpClient": "http_client", "wait_for": "waiting"}
-__all__ = ["HttpClient", "StdioClient", "echo", "wait_for"]
+__all__ = ["HttpClient", "StdioClient", "echo", "smcp", "wait_for"]
 
 
 def echo(*flags: str) -> list[str]:
     """The command line of an echo server with these flags (see ``docs/testing.md``)."""
     return [sys.executable, "-m", "mooring.testing.echo", *flags]
+
+
+def smcp(*flags: str) -> list[str]:
+    """The command line of an echo server that takes credentials by the SMCP handshake, with these flags."""
+    return [sys.executable, "-m", "mooring.testing.smcp", *flags]
 
 
 def __getattr__(name: str) -> Any:

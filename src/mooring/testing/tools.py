@@ -155,6 +155,8 @@ _TOOLS: dict[str, Callable[[Call], Answer]] = {
         *(_vendor, _link, _touch, _change, _crash, _elicit, _sample, _roots),
     )
 }
+more: dict[str, Callable[[Call], Answer]] = {}
+"""Tools that another server than the plain echo server adds."""
 _WAITING = ("sleep", "elicit", "sample", "roots")
 
 
@@ -166,6 +168,7 @@ def waits(name: object) -> bool:
 def offered(flags: Namespace) -> list[JSON]:
     """The tool list that the flags ask for."""
     known: list[JSON] = [_definition(name, run) for name, run in _TOOLS.items() if name != "change" or flags.changing]
+    known += [_definition(name, run) for name, run in more.items()]
     return known + [_definition(f"tool_{number}", _echo) for number in range(flags.tools)]
 
 
@@ -184,7 +187,7 @@ def _call(call: Call) -> Answer:
     name = call.params.get("name")
     if name not in [tool["name"] for tool in call.server.catalogue.lists["tools"]]:
         raise RpcError(INVALID_PARAMS, f"no tool {name}")
-    return _TOOLS.get(str(name), _echo)(call)
+    return {**_TOOLS, **more}.get(str(name), _echo)(call)
 
 
 METHODS: dict[str, Callable[[Call], Answer]] = {"tools/call": _call}
