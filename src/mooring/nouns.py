@@ -164,6 +164,8 @@ class VariantRow(msgspec.Struct, frozen=True):
     idle_timeout: float
     dialogue: str = ""
     unavailable: str = ""
+    credentials: dict[str, str] | None = None
+    """What goes over stdin before MCP, as references; None: not an SMCP server."""
 
 
 class MountRow(msgspec.Struct, frozen=True):
@@ -176,6 +178,22 @@ class MountRow(msgspec.Struct, frozen=True):
     sharing: Sharing
 
 
+class ProbeRow(msgspec.Struct, frozen=True):
+    """What an SMCP server says about its credentials, beside those it is given (``mooring check --probe``)."""
+
+    variant: str
+    server: str
+    required: dict[str, str] = {}
+    """Key to description."""
+    optional: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+    """Required, and not in the configuration."""
+    unknown: tuple[str, ...] = ()
+    """In the configuration, and unknown to the server."""
+    error: str = ""
+    """Why nothing is known about it; "" when the rest holds."""
+
+
 class CheckReport(msgspec.Struct, frozen=True):
     """What ``mooring check`` prints."""
 
@@ -184,6 +202,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     variants: tuple[VariantRow, ...]
     mounts: tuple[MountRow, ...]
     problems: tuple[Problem, ...]
+    probes: tuple[ProbeRow, ...] = ()
 
 
 class ReloadReport(msgspec.Struct, frozen=True):

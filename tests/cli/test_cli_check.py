@@ -58,6 +58,7 @@ def test_the_plan_is_printed_and_nothing_is_started(place: Path, run: Run, monke
         "idle_timeout": 300.0,
         "dialogue": ANY,
         "unavailable": "",
+        "credentials": None,
     }
     assert own["command"] == ["uvx", "notes-server", "--zone", "CET", "--api-key", "****"]
     assert own["shared_by"] == ["c"]

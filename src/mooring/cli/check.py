@@ -6,24 +6,29 @@ import shlex
 import sys
 
 import click
+import msgspec
 
 from mooring.cli import configured
 from mooring.cli.output import json_option, print_json, print_table, say
+from mooring.config.plan import Plan
+from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import CheckReport, MountRow, Problem, VariantRow
+from mooring.nouns import CheckReport, MountRow, ProbeRow, Problem, VariantRow
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--probe", is_flag=True, help="Ask SMCP servers which credentials they know.")
 @json_option
-def check(file: str | None, as_json: bool) -> None:
+def check(file: str | None, probe: bool, as_json: bool) -> None:
     """Validate the configuration (or FILE) and explain it.
 
-    Starts nothing. Shows which servers would be run how, who shares which instance, and what is wrong. Exit 2 when
-    something is an error. Secrets that are variables are looked up in the environment of this command, not in the
+    Starts nothing, but with --probe each SMCP server with --credentials-schema, without secrets, to compare its answer
+    with its credentials. Shows which servers would be run how, who shares which instance, and what is wrong. Exit 2
+    when something is an error. Secrets that are variables are looked up in the environment of this command, not in the
     daemon's.
     """
-    report = _report(file)
+    report = _report(file, probe)
     if as_json:
         print_json(report)
     else:
@@ -32,10 +37,12 @@ def check(file: str | None, as_json: bool) -> None:
         sys.exit(ConfigError.exit_code)
 
 
-def _report(file: str | None) -> CheckReport:
+def _report(file: str | None, probe: bool) -> CheckReport:
     try:
         written = configured.loaded(file)
-        return configured.checked(written, configured.planned(written))
+        plan = configured.planned(written)
+        report = configured.checked(written, plan)
+        return _probed(report, written, plan) if probe else report
     except ConfigError as error:
         place = error.details
         message = str(ConfigError(error.args[0]))
@@ -43,21 +50,38 @@ def _report(file: str | None) -> CheckReport:
         return CheckReport(ok=False, files=(), variants=(), mounts=(), problems=(problem,))
 
 
+def _probed(report: CheckReport, written: Loaded, plan: Plan) -> CheckReport:
+    from mooring.cli import probing
+
+    rows = probing.probed(written, plan)
+    found = tuple(dict.fromkeys(probing.problems(written, rows)))  # variants of one server say the same
+    wrong = any(problem.level == "error" for problem in found)
+    return msgspec.structs.replace(report, ok=report.ok and not wrong, probes=rows, problems=(*report.problems, *found))
+
+
 def _print(report: CheckReport) -> None:
-    print_table(("VARIANT", "KIND", "RUNS", "ENV"), map(_runs, report.variants), heading="Servers", tag="server")
+    columns = ("VARIANT", "KIND", "RUNS", "ENV", "CREDENTIALS")
+    print_table(columns, map(_runs, report.variants), heading="Servers", tag="server")
     columns = ("VARIANT", "INSTANCES", "SHARING", "SHARED BY", "IDLE", "DIALOGUE", "UNAVAILABLE")
     print_table(columns, map(_shares, report.variants), heading="Instances", tag="instance")
     if about := next((row.dialogue for row in report.variants if row.dialogue), ""):
         say(f'DIALOGUE "off if old": {about}.')
     columns = ("WORKSPACE", "PREFIX", "SERVER", "VARIANT", "SHARING")
     print_table(columns, map(_mount, report.mounts), heading="Workspaces", tag="mount")
+    columns = ("VARIANT", "REQUIRED", "OPTIONAL", "MISSING", "UNKNOWN", "ERROR")
+    print_table(columns, map(_probe, report.probes), heading="Credentials", tag="probe")
     print_table(("LEVEL", "WHERE", "PROBLEM"), map(_problem, report.problems), heading="Problems", tag="problem")
     if report.ok:
         say(f"The configuration is valid ({', '.join(report.files)}).")
 
 
 def _runs(row: VariantRow) -> tuple[object, ...]:
-    return row.id, row.kind, shlex.join(row.command), [f"{name}={value}" for name, value in row.env.items()]
+    given = None if row.credentials is None else _pairs(row.credentials) or "none"
+    return row.id, row.kind, shlex.join(row.command), _pairs(row.env), given
+
+
+def _pairs(values: dict[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in values.items()]
 
 
 def _shares(row: VariantRow) -> tuple[object, ...]:
@@ -68,6 +92,10 @@ def _shares(row: VariantRow) -> tuple[object, ...]:
 
 def _mount(row: MountRow) -> tuple[object, ...]:
     return row.workspace, row.prefix, row.server, row.variant, row.sharing
+
+
+def _probe(row: ProbeRow) -> tuple[object, ...]:
+    return row.variant, list(row.required), list(row.optional), row.missing, row.unknown, row.error
 
 
 def _problem(problem: Problem) -> tuple[object, ...]:

@@ -16,6 +16,7 @@ from mooring.config.plan import (
     Process,
     Remote,
     Variant,
+    credentials,
     references,
 )
 from mooring.config.schema import Loaded
@@ -54,6 +55,7 @@ def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:
         idle_timeout=variant.idle_timeout,
         dialogue=_dialogue(variant),
         unavailable=variant.unavailable,
+        credentials=_credentials(variant.launch),
     )
 
 
@@ -72,10 +74,16 @@ def _command(launch: Launch) -> tuple[str, ...]:
 
 
 def _env(launch: Launch) -> dict[str, str]:
-    """Environment, SMCP credentials or headers: everything besides the command that is handed over."""
+    """Environment or headers, with secrets."""
     plain = launch.headers if isinstance(launch, Remote) else getattr(launch, "env", {})
-    named = {"Authorization" if name == AUTHORIZATION else name: ref for name, ref in references(launch).items()}
-    return {**plain, **{name: str(ref) for name, ref in named.items()}}
+    smcp = credentials(launch) or {}
+    named = {name: str(ref) for name, ref in references(launch).items() if name not in smcp}
+    return {**plain, **{"Authorization" if name == AUTHORIZATION else name: ref for name, ref in named.items()}}
+
+
+def _credentials(launch: Launch) -> dict[str, str] | None:
+    refs = credentials(launch)
+    return None if refs is None else {name: str(ref) for name, ref in refs.items()}
 
 
 def _instance_key(variant: Variant, mount: Mount) -> str:
