@@ -466,6 +466,27 @@ def test_credentials_make_a_server_smcp_even_when_empty(planned: Planned) -> Non
     assert launch.credentials == {}
 
 
+def test_another_credential_another_digest(planned: Planned) -> None:
+    """A1 A21: rotated, renamed, or as a secret instead; with none, an SMCP server still is another thing."""
+    text = SERVER + "credentials.T = { env = 'T' }\n" + USED
+    shapes = (
+        planned(text, fingerprint=lambda _: "1"),
+        planned(text, fingerprint=lambda _: "2"),
+        planned(text.replace("credentials.T", "credentials.U"), fingerprint=lambda _: "1"),
+        planned(text.replace("credentials", "secrets"), fingerprint=lambda _: "1"),
+        planned(SERVER + "credentials = {}\n" + USED),
+        planned(SERVER + USED),
+    )
+    assert len({only(plan).digest for plan in shapes}) == len(shapes)
+    assert only(planned(text, fingerprint=lambda _: "1")).digest == only(shapes[0]).digest
+
+
+def test_a_credential_cannot_be_a_file(planned: Planned) -> None:
+    """A1 A22"""
+    with pytest.raises(ConfigError, match='credentials go over stdin: as = "file" is for secrets'):
+        planned(SERVER + "credentials.T = { env = 'T', as = 'file' }\n" + USED)
+
+
 def test_the_gateway_and_the_rules_of_a_server_reach_the_plan(planned: Planned) -> None:
     """A19."""
     text = (

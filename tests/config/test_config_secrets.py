@@ -187,6 +187,13 @@ def test_credentials_are_told_apart_from_what_a_launcher_is_given() -> None:
     assert credentials(Remote("u", auth=token)) is None
 
 
+def test_a_value_that_is_no_text_has_a_fingerprint_too(tmp_path: Path) -> None:
+    """A21: bytes of the environment that are not UTF-8."""
+    raw = b"\xff\xfe".decode("utf-8", "surrogateescape")
+    odd = Secrets(Home.locate({"MOORING_HOME": str(tmp_path)}), {"A": raw, "B": raw + "x"})
+    assert odd.fingerprint(SecretRef("env", "A")) != odd.fingerprint(SecretRef("env", "B"))
+
+
 def test_a_fingerprint_is_an_hmac_under_a_key_made_once(secrets: Secrets, tmp_path: Path) -> None:
     """R8 A21."""
     key = secrets.installation_key()

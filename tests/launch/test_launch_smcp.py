@@ -315,7 +315,7 @@ async def test_the_usual_limits_are_those_of_the_protocol() -> None:
     [
         (["--trouble", "echo"], {"KEY": KEY, "PIN": "97", "LINES": "one line\nand two"}),
         (["--trouble", "echo"], {"KEY": "k1" * 40_000}),
-        (["--refuse", "I do not like {KEY} and {PIN}"], {"KEY": KEY, "PIN": "97"}),
+        (["--refuse", "I do not like $KEY and $PIN"], {"KEY": KEY, "PIN": "97"}),
     ],
 )
 @pytest.mark.parametrize("mode", ["text", "binary"])

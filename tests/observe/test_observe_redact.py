@@ -25,6 +25,33 @@ def test_r22_a_registered_value_is_masked_wherever_it_stands() -> None:
     assert redactor("hunter22")("hunter22 is hunter22hunter22, not hunter2") == f"{MASK} is {MASK}, not hunter2"
 
 
+def test_the_beginning_of_a_value_at_the_end_of_a_line_is_masked() -> None:
+    """R22 A6: long lines are cut before they come here, and a line may be half written."""
+    value = "sk-" + "0123456789" * 500
+    masked = redactor(value, 'pa"ss\nwörd-and-more')
+    for shown in (20, 8, 4096):
+        assert masked(f"got {value[:shown]}\nnext {value[:shown]}") == f"got {MASK}\nnext {MASK}"
+    assert masked(f"got {value[:7]}\n") == f"got {value[:7]}\n"
+    assert masked(f"got {value[:20]} and more") == f"got {value[:20]} and more"
+    assert masked(f"said {json.dumps(chr(10).join(['pa' + chr(34) + 'ss', 'wörd-and-more']))[1:16]}") == f"said {MASK}"
+    assert masked(f"cut in a character: {value[:50]}\ufffd\nnext") == f"cut in a character: {MASK}\ufffd\nnext"
+
+
+@given(st.text("ab", min_size=8, max_size=60), st.text("ab", max_size=60), st.data())
+def test_no_beginning_of_eight_survives_at_the_end_of_a_line(value: str, before: str, data: st.DataObject) -> None:
+    """A6"""
+    length = data.draw(st.integers(8, len(value)))
+    assert not redactor(value)(before + value[:length]).endswith(value[:length])
+
+
+def test_where_a_value_is_known_to_be_near_none_is_too_short() -> None:
+    """A6: what a server says about the credentials it has just been given."""
+    masked = Redactor(shortest=1)
+    for value in ("7", "on", ""):
+        masked.add(value)
+    assert masked("7 is on, off is not") == f"{MASK} is {MASK}, off is not"
+
+
 def test_text_without_secrets_is_unchanged() -> None:
     text = "Basic usage: bear with me; nothing secret, mrg_ is a prefix.\n"
     assert redactor("hunter22")(text) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,29 @@ async def test_a_secret_reaches_its_server_and_no_other_place(
         seen = repr((await m.ps(), await m.logs("b"), crashed, await m.status()))
         assert SECRET not in seen
         assert SECRET not in caplog.text
+
+
+async def test_what_a_server_says_while_it_is_started_is_shown_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A6 R22: in JSON-RPC errors, in lists that fail, in stray lines that are cut."""
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    refuse = (
+        "import json, os, sys\n"
+        "token = os.environ['TOKEN']\n"
+        "print('x' * 190 + token, flush=True)\n"
+        "for line in sys.stdin:\n"
+        "    id = json.loads(line).get('id')\n"
+        "    error = {'code': -32601 if 'discover' in line else -32000, 'message': f'no access with {token}'}\n"
+        "    print(json.dumps({'jsonrpc': '2.0', 'id': id, 'error': error}), flush=True)\n"
+    )
+    (tmp_path / "it.py").write_text(refuse)
+    told = {"secrets": {"TOKEN": {"env": "MY_TOKEN"}}}
+    async with mooring.open(room(a={"command": sys.executable, "args": [str(tmp_path / "it.py")], **told})) as m:
+        refused = text(await m.call("default", "a_echo"))
+        assert "no access with ****" in refused
+        seen = repr((await m.ps(), await m.logs("a"), refused))
+        assert SECRET[:8] not in seen
 
 
 async def test_a_missing_secret_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ class App:
         """Called after every change of the plan, such as by the front to end sessions of removed workspaces."""
         self.metrics = Metrics()
         self.logs = Logs(redact)
+        self._redact = redact
         self.builtin = Builtin(keeper)
         collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else ""))
         self.events = Events((log_sink, self.metrics, *collected.sinks))
@@ -208,6 +209,7 @@ class App:
             before=self.listings.get(variant),
             limit=variant.timeouts.discover * LIST_SHARE,
         )
+        listing = msgspec.structs.replace(listing, problems=tuple(map(self._redact, listing.problems)))
         if listing.empty and listing.problems:
             raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
         kinds = await self.listings.put(variant, listing)

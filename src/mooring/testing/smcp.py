@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from string import Template
 
 from mooring.testing import tools
 from mooring.testing.call import Call
@@ -78,7 +79,7 @@ class Binary:
 
 Wire = Text | Binary
 TROUBLES_BEFORE = ("banner", "silent", "mcp-first", "exit-first", "half-line", "grandchild")
-TROUBLES_AFTER = ("mute", "echo", "exit-after", "close")
+TROUBLES_AFTER = ("mute", "echo", "exit-after", "close", "gossip")
 
 
 def _flags() -> tuple[argparse.Namespace, list[str]]:
@@ -154,12 +155,15 @@ def main() -> None:
         wire.say("+ERR INVALID_JSON" + end)
         sys.exit(1)
     if flags.refuse is not None:
-        wire.say(f"+ERR {flags.refuse}".format(**given) + end)
+        wire.say(f"+ERR {Template(flags.refuse).safe_substitute(given)}{end}")
         sys.exit(1)
     if "jsonrpc" in given:
         wire.say("+ERR that is no credential" + end)
         sys.exit(1)
     wire.say("+OK" + end + (PREMATURE + "\n" if flags.early else ""))
+    if flags.trouble == "gossip":
+        print(f"I was told {line}", file=sys.stderr, flush=True)
+        wire.say(f"I was told {line}\n")
     _serve(wire, given, rest)
 
 
