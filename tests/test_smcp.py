@@ -97,24 +97,10 @@ def test_credentials_are_taken_whatever_the_pieces(server, cut: int) -> None:
 @pytest.mark.parametrize("size", [10, 100_000])
 def test_what_follows_the_line_is_still_there(server, size: int) -> None:
     """A9: binary-safe, also when a parent does not wait for +OK."""
-    lines, _, _ = told(server(), frame(KEY="k" * size) + b'{"jsonrpc":"2.0"}\n{"more":1}\n')
-    assert lines[1] == b"+OK\n"
-    given, following = eval(lines[2])
-    assert given == {"KEY": "k" * size}
-    assert following == b'{"jsonrpc":"2.0"}\n'
-
-
-def test_what_comes_after_ok_is_there_for_those_who_read_the_descriptor(server) -> None:
-    """A9: nothing is read ahead when the parent keeps to the protocol."""
-    with child(server(raw=True)) as process:
-        assert process.stdin
-        assert line(process) == b"+READY\n"
-        process.stdin.write(frame(KEY="x"))
-        process.stdin.flush()
-        assert line(process) == b"+OK\n"
-        process.stdin.write(b"first message\n")
-        process.stdin.flush()
-        assert eval(line(process)) == ({"KEY": "x"}, b"first message\n")
+    for raw, following in ((False, b'{"jsonrpc":"2.0"}\n'), (True, b'{"jsonrpc":"2.0"}\n{"more":1}\n')):
+        lines, _, _ = told(server(raw=raw), frame(KEY="k" * size) + b'{"jsonrpc":"2.0"}\n{"more":1}\n')
+        assert lines[1] == b"+OK\n"
+        assert eval(lines[2]) == ({"KEY": "k" * size}, following)
 
 
 @pytest.mark.parametrize(
@@ -193,6 +179,22 @@ def test_importing_it_costs_next_to_nothing() -> None:
     code = "import sys; before = set(sys.modules); import mooring.smcp; print(sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert eval(done.stdout) in (["mooring", "mooring.smcp"], ["__future__", "mooring", "mooring.smcp"])
+
+
+def test_the_server_of_the_guide_works() -> None:
+    """A9 A10: with the official SDK behind it."""
+    guide = (Path(__file__).parents[1] / "docs" / "servers-with-credentials.md").read_text()
+    code = guide.partition("```python\n")[2].partition("```")[0]
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run([*argv, smcp.SCHEMA_FLAG], capture_output=True, timeout=LIMIT, check=True)
+    assert json.loads(done.stdout)["required"] == {"DB_PASS": "password of the database"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with child(argv) as process:  # a parent that does not even wait for +OK
+        assert process.stdin
+        process.stdin.write(frame(DB_PASS="x") + frame(jsonrpc="2.0", id=1, method="initialize", params=hello))
+        process.stdin.flush()
+        assert [line(process), line(process)] == [b"+READY\n", b"+OK\n"]
+        assert json.loads(line(process))["result"]["serverInfo"]["name"] == "ledger"
 
 
 async def test_both_halves_understand_each_other(server) -> None:

@@ -11,8 +11,8 @@ The conversation on stdin and stdout, one line each:
     its parent      {"DB_PASS": "...", ...}
     this program    +OK                       from here on MCP; or +ERR and a reason, and exit code 1
 
-Call it first, before anything is written to stdout or read from stdin. Only the one line is taken from stdin; what
-follows it stays for ``sys.stdin`` and ``sys.stdin.buffer``. Source: SMCP 0.2.
+Call it first, before anything is written to stdout or read from stdin. Only the one line is taken from descriptor 0;
+what follows it is there for whoever reads next, through ``sys.stdin`` or beside it. Source: SMCP 0.2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import sys
 TYPE_CHECKING = False  # not from typing: importing that costs more than the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from io import BufferedReader
     from typing import Any, NoReturn
 
 PATIENCE = 5.0
@@ -80,18 +79,16 @@ def _line(patience: float) -> bytes:
     import select
     import time
 
-    stdin: BufferedReader = sys.stdin.buffer  # pyright: ignore[reportAssignmentType] -- what it is at a start
     until = time.monotonic() + patience
-    pieces: list[bytes] = []
-    while True:
-        if not select.select([stdin], [], [], max(0.0, until - time.monotonic()))[0]:
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if not select.select([0], [], [], max(0.0, until - time.monotonic()))[0]:
             _refuse("TIMEOUT", f"no credentials came within {patience:g} s; does the parent speak SMCP?")
-        waiting = stdin.peek()  # what one read gives; it stays in the buffer
-        if not waiting:
+        byte = os.read(0, 1)  # a larger read may take what belongs to MCP; 100 KB take a tenth of a second this way
+        if not byte:
             _refuse("NO_INPUT", "stdin ended before the credentials came")
-        if b"\n" in waiting:
-            return b"".join((*pieces, stdin.readline()))
-        pieces.append(stdin.read(len(waiting)))
+        line += byte
+    return bytes(line)
 
 
 def _parsed(line: bytes) -> dict[str, str]:
@@ -124,4 +121,4 @@ def _say(line: str) -> None:
     sys.stdout.flush()
     data = line.encode() + b"\n"
     while data:
-        data = data[os.write(sys.stdout.fileno(), data) :]
+        data = data[os.write(1, data) :]
