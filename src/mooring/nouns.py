@@ -94,6 +94,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     retry_at: float | None = None
     exit_code: int | None = None
     memory: int | None = None
+    """Resident bytes of its processes together, descendants included; None when nothing runs here."""
     processes: int | None = None
     dialogue: str = ""
     """Where dialogue is off for this instance: why, and how to turn it on."""

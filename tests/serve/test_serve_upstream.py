@@ -118,6 +118,23 @@ async def test_what_a_server_prints_beside_the_protocol_is_found_in_its_log() ->
         assert any("[stdout" in line and "Server is ready!" in line for line in await m.logs("a"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="strays are found on Linux only")
+async def test_ps_counts_processes_and_memory_of_what_runs() -> None:
+    """R41: what a server started counts as its own; nothing is counted where nothing runs."""
+    async with mooring.open(room(a=server("--spawn-grandchild"), b=server())) as m:
+        await m.call("default", "a_pid")
+        await wait_for(lambda: _counted(m, "a"))
+        ran, asleep = await row(m, "a"), await row(m, "b")
+        assert ran.processes == 3
+        assert 1_000_000 < ran.memory < 200_000_000
+        if asleep.pid is None:
+            assert (asleep.processes, asleep.memory) == (None, None)
+
+
+async def _counted(m: Mooring, name: str) -> bool:
+    return (await row(m, name)).processes == 3
+
+
 async def test_logs_are_followed_line_by_line() -> None:
     import asyncio
 

@@ -119,6 +119,15 @@ def ago(seconds: float | None) -> str:
     return f"{int(seconds)}s"
 
 
+def size(bytes: int | None) -> str:
+    """An amount of memory as people say it: 512K, 34M, 1.2G."""
+    if bytes is None:
+        return ""
+    if bytes >= 1024**3:
+        return f"{bytes / 1024**3:.1f}G"
+    return f"{bytes / 1024**2:.0f}M" if bytes >= 1024**2 else f"{bytes / 1024:.0f}K"
+
+
 def until(at: float | None) -> str:
     """How long until an epoch second."""
     return "" if at is None else f"in {ago(max(0.0, at - time.time()))}"

@@ -7,17 +7,21 @@ import time
 import click
 
 from mooring.cli.attached import attached
-from mooring.cli.output import ago, json_option, no_spawn_option, print_json, print_table, until
+from mooring.cli.output import ago, json_option, no_spawn_option, print_json, print_table, size, until
 from mooring.nouns import InstanceRow
 
-_COLUMNS = ("SERVER", "VARIANT", "STATE", "PID", "UP", "IDLE", "LEASES", "TOOLS", "WORKSPACES", "REASON")
+_PROCESS = ("PID", "PROCS", "MEMORY", "UP", "IDLE")
+_COLUMNS = ("SERVER", "VARIANT", "STATE", *_PROCESS, "LEASES", "TOOLS", "WORKSPACES", "REASON")
 
 
 @click.command()
 @json_option
 @no_spawn_option
 def ps(as_json: bool, no_spawn: bool) -> None:
-    """What runs, for whom, and what could run."""
+    """What runs, for whom, and what could run.
+
+    PROCS and MEMORY count a server's processes with all they started; memory that they share counts for each.
+    """
     rows = attached(lambda mooring: mooring.ps(), spawn=not no_spawn)
     if as_json:
         print_json(rows)
@@ -36,6 +40,8 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
         f"{row.variant} {row.scope}".strip(),
         row.state,
         where,
+        row.processes,
+        size(row.memory),
         ago(row.uptime),
         ago(row.idle),
         row.leases or "",

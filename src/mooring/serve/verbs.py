@@ -84,8 +84,19 @@ class Verbs:
         )
 
     async def ps(self) -> list[InstanceRow]:
+        from mooring.launch.usage import usage
+
         app = self._app
-        return instance_rows(app.pool.rows(), app.plan, app.listings, app.views)
+        rows = instance_rows(app.pool.rows(), app.plan, app.listings, app.views)
+        # Of a container the process here is but the engine's client.
+        pids = [row.pid for row in rows if row.pid is not None and row.container is None]
+        used = usage(pids)
+        return [
+            msgspec.structs.replace(row, memory=used[row.pid].memory, processes=used[row.pid].processes)
+            if row.pid in used
+            else row
+            for row in rows
+        ]
 
     async def tools(self, workspace: str) -> list[ToolRow]:
         view = await self._listed(workspace)
