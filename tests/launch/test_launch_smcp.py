@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mooring.config.plan import Process, Timeouts, Variant
 from mooring.errors import StartFailed
-from mooring.launch.base import Pipes
+from mooring.launch.base import Pipes, Url
 from mooring.launch.process import ProcessLauncher
 from mooring.launch.smcp import LINE, Answers, Broken, handshake
 from mooring.testing import smcp
@@ -325,6 +325,29 @@ async def test_values_that_a_server_repeats_are_masked(
         assert value[:12] not in text
     assert "****" in text or "a line of more than" in text
     assert "elsewhere" not in await hands.refused(smcp("--refuse", "known elsewhere"))
+
+
+async def test_a_signal_is_named(hands: Bench, bench) -> None:
+    """A3"""
+    text = await hands.refused(bench.python("import os; os.kill(os.getpid(), 11)"))
+    assert "was ended by signal 11 before +READY" in text
+
+
+async def test_a_server_without_stdin_cannot_be_one() -> None:
+    """A1"""
+
+    class Listening:
+        endpoint = Url("http://localhost:1/mcp")
+
+    with pytest.raises(StartFailed, match="has no stdin"):
+        await handshake(
+            Listening(),
+            {},
+            server="it",
+            timeouts=Timeouts(),
+            redact=str,
+            sent=lambda: None,  # type: ignore[arg-type]
+        )
 
 
 async def test_a_cancelled_handshake_leaves_neither_descriptors_nor_a_process(bench, open_descriptors) -> None:

@@ -87,6 +87,7 @@ class Launcher(Protocol):
     def launch(
         self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
     ) -> AbstractAsyncContextManager[Launched]:
-        """Start it. ``secrets``: values by the names in ``variant.launch.secrets``/``credentials``, resolved at this
-        moment. Raises StartFailed or LaunchMissing; whatever was begun is undone then."""
+        """Start it. ``secrets``: values by the names in ``variant.launch.secrets``, resolved at this moment;
+        ``credentials`` are not among them, they are handed over on the pipes afterwards (``launch.smcp``). Raises
+        StartFailed or LaunchMissing; whatever was begun is undone then."""
         ...
