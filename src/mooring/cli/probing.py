@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -86,7 +85,7 @@ def compared(variant: Variant, schema: Schema) -> ProbeRow:
 async def _probed(asked: list[Variant]) -> tuple[ProbeRow, ...]:
     places = asyncio.Semaphore(TOGETHER)
     async with Keeper() as keeper:
-        launchers = collect({"mooring": Builtin(keeper)}, Context(Path())).by_kind()
+        launchers = collect({"mooring": Builtin(keeper)}, Context("")).by_kind()
         return tuple(await asyncio.gather(*(_probe(variant, launchers, places) for variant in asked)))
 
 
