@@ -327,6 +327,15 @@ async def test_values_that_a_server_repeats_are_masked(
     assert "elsewhere" not in await hands.refused(smcp("--refuse", "known elsewhere"))
 
 
+async def test_a_server_that_closes_its_stdin_is_heard_out_and_given_up(hands: Bench, bench) -> None:
+    """A3: its last words count; without any it is not waited for."""
+    code = "import os, time; os.write(1, b'+READY\\n'); os.close(0); {}; time.sleep(600)"
+    text = await hands.refused(bench.python(code.format("pass")), {"KEY": "k" * 1_000_000})
+    assert "closed its input before it answered its credentials" in text
+    text = await hands.refused(bench.python(code.format("os.write(1, b'+ERR too large\\n')")), {"KEY": "k" * 1_000_000})
+    assert "refused its credentials: too large" in text
+
+
 async def test_a_signal_is_named(hands: Bench, bench) -> None:
     """A3"""
     text = await hands.refused(bench.python("import os; os.kill(os.getpid(), 11)"))
