@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -130,3 +132,64 @@ def open_descriptors() -> Callable[[], set[str]]:
         return found
 
     return listed
+
+
+class Inside:
+    """A program that runs in a namespace."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+
+    async def line(self) -> str:
+        async with asyncio.timeout(20):
+            return (await self.process.stdout.readline()).decode().strip()
+
+
+class Namespace:
+    """A network namespace of its own with nothing in it, and a process that holds it."""
+
+    def __init__(self, holder: asyncio.subprocess.Process) -> None:
+        self._holder = holder
+        self.pid = holder.pid
+
+    @asynccontextmanager
+    async def running(self, code: str, *args: str) -> AsyncIterator[Inside]:
+        """A Python program inside."""
+        process = await asyncio.create_subprocess_exec(
+            *("nsenter", f"--net=/proc/{self.pid}/ns/net", *python(code), *args),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        try:
+            yield Inside(process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+    async def run(self, code: str, *args: str) -> str:
+        """What it prints."""
+        async with self.running(code, *args) as inside, asyncio.timeout(30):
+            output, _ = await inside.process.communicate()
+        return output.decode().strip()
+
+    async def end(self) -> None:
+        if self._holder.returncode is None:
+            self._holder.kill()
+        await self._holder.wait()
+
+
+@pytest.fixture
+async def namespace() -> AsyncIterator[Namespace]:
+    for program in ("unshare", "nsenter"):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}: apt-get install util-linux")
+    if os.geteuid() != 0:
+        pytest.skip("a network namespace without a user namespace needs root")
+    holder = await asyncio.create_subprocess_exec("unshare", "--net", "sh", "-c", "echo; exec sleep 600", stdout=-1)
+    await holder.stdout.readline()
+    made = Namespace(holder)
+    try:
+        yield made
+    finally:
+        await made.end()

@@ -108,10 +108,19 @@ def _check_image(server: ImageServer, path: Path) -> None:
             raise Fault(
                 f'"{volume}" is not a volume; write source:/target or source:/target:ro', (*path, "volumes", position)
             )
-    for position, peer in enumerate(() if isinstance(server.network, str) else server.network):
-        host, _, port = peer.rpartition(":")
-        if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= 65535:
-            raise Fault(f'"{peer}" is not a peer; write host:port', (*path, "network", position))
+    _check_network(server.network, path)
+
+
+def _check_network(network: str | tuple[str, ...], path: Path) -> None:
+    if isinstance(network, str):
+        return
+    from mooring.config.peers import parse_peer  # most configurations have no list
+
+    for position, peer in enumerate(network):
+        try:
+            parse_peer(peer)
+        except ValueError as error:
+            raise Fault(str(error), (*path, "network", position)) from None
 
 
 def _group(value: Any, path: Path) -> tuple[str, ...]:

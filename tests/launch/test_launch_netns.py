@@ -1,0 +1,101 @@
+"""Sockets in foreign network namespaces, with real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from mooring.errors import StartFailed
+from mooring.launch.netns import network_of
+
+OURS = "/proc/self/ns/net"
+
+
+def where(thread: int) -> str:
+    return os.readlink(f"/proc/self/task/{thread}/ns/net")
+
+
+async def test_a_listener_inside_is_reached_from_inside_only(namespace) -> None:
+    with network_of(namespace.pid) as network:
+        listening = await network.listen(3128)
+        with listening:
+            server = await asyncio.start_server(lambda _, writer: writer.close(), sock=listening)
+            with pytest.raises(OSError, match=r"refused|Connect"):
+                await asyncio.open_connection("127.0.0.1", 3128)
+            assert await namespace.run(CONNECTS.format(port=3128)) == "b''"
+            server.close()
+
+
+CONNECTS = "import socket; s = socket.create_connection(('127.0.0.1', {port}), 5); print(s.recv(9))"
+
+LISTENS = """
+import socket, sys
+s = socket.create_server(({host!r}, {port}), family=socket.AF_INET6 if ':' in {host!r} else socket.AF_INET)
+print("listens", flush=True)
+c, _ = s.accept(); c.sendall(b"hello"); c.close()
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_server_inside_that_publishes_nothing_is_reached_from_here(namespace, host: str) -> None:
+    with network_of(namespace.pid) as network:
+        (await network.listen(1)).close()  # brings the loopback interface up
+        async with namespace.running(LISTENS.format(host=host, port=8000)) as server:
+            assert await server.line() == "listens"
+            made = await network.connect(8000)
+            with made:
+                assert await asyncio.get_running_loop().sock_recv(made, 9) == b"hello"
+
+
+async def test_nobody_listening_inside_is_a_refused_connection(namespace) -> None:
+    with network_of(namespace.pid) as network:
+        (await network.listen(1)).close()
+        with pytest.raises(ConnectionRefusedError):
+            await network.connect(8000)
+
+
+async def test_the_threads_of_the_daemon_stay_where_they_were(namespace) -> None:
+    """Whoever enters is thrown away; nothing else runs in that thread."""
+    home = os.readlink(OURS)
+    with network_of(namespace.pid) as network:
+        for _ in range(20):
+            (await network.socket()).close()
+        await asyncio.to_thread(lambda: None)
+        assert {where(int(task)) for task in os.listdir("/proc/self/task")} == {home}
+        assert await asyncio.to_thread(os.readlink, OURS) == home
+        assert threading.current_thread() is threading.main_thread()
+
+
+async def test_the_network_of_this_machine_is_never_entered() -> None:
+    """No listener is ever opened in the daemon's own network by mistake."""
+    with pytest.raises(StartFailed, match="no network of its own"), network_of(os.getpid()):
+        pass
+
+
+async def test_a_process_that_is_gone_has_no_network(namespace) -> None:
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    with pytest.raises(StartFailed, match="cannot be opened"), network_of(gone.pid):
+        pass
+
+
+async def test_a_namespace_outlives_its_process_only_as_long_as_it_is_held(namespace, open_descriptors) -> None:
+    with network_of(namespace.pid) as network:
+        await namespace.end()
+        (await network.listen(3128)).close()
+        assert any("net:[" in name for name in open_descriptors())
+    assert not any("net:[" in name for name in open_descriptors())
+
+
+async def test_a_caller_that_gives_up_leaves_no_socket_behind(namespace, open_descriptors) -> None:
+    with network_of(namespace.pid) as network:
+        before = open_descriptors()
+        asked = asyncio.ensure_future(network.socket())
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait((asked,))
+        (await network.socket()).close()
+        assert open_descriptors() == before
