@@ -301,9 +301,9 @@ async def test_refusals_that_are_told_are_bounded(monkeypatch) -> None:
 
 
 def test_programs_inside_find_the_proxy_by_their_environment() -> None:
-    environment = proxy_environment(3129)
+    environment = proxy_environment(["a.example:1", "127.0.0.1:80"], 3129)
     assert {environment[name] for name in ("http_proxy", "HTTPS_PROXY")} == {"http://127.0.0.1:3129"}
-    assert "127.0.0.1" in environment["no_proxy"]
+    assert environment["no_proxy"] == environment["NO_PROXY"] == "localhost,::1"
     assert (proxy_port(None), proxy_port(3128), proxy_port(80)) == (3128, 3129, 3128)
 
 

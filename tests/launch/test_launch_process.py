@@ -223,7 +223,6 @@ async def test_a_dead_keeper_ends_its_servers_and_the_next_launch_works(bench) -
     [
         (Process(("cat",)), ""),
         (Process(("cat",), credentials={}), ""),
-        (Process(("cat",), sandbox=True), "sandbox"),
         (Process(("cat",), secrets={"T": SecretRef("env", "T", as_file=True)}), "file"),
         (Container("image"), "not a command"),
         (Remote("http://x"), "not a command"),

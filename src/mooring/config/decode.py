@@ -18,6 +18,7 @@ from mooring.config.schema import (
     Agent,
     AgentPool,
     AnyServer,
+    CommandServer,
     Config,
     Gateway,
     Grant,
@@ -26,6 +27,7 @@ from mooring.config.schema import (
     Layer,
     MountTable,
     Path,
+    Sandbox,
     Table,
     Team,
     Workspace,
@@ -86,6 +88,8 @@ def _server(value: Any, path: Path) -> AnyServer:
     _check_variables(table, path)
     if isinstance(server, ImageServer):
         _check_image(server, path)
+    if isinstance(server, CommandServer):
+        _check_sandbox(server, path)
     return server
 
 
@@ -109,6 +113,14 @@ def _check_image(server: ImageServer, path: Path) -> None:
                 f'"{volume}" is not a volume; write source:/target or source:/target:ro', (*path, "volumes", position)
             )
     _check_network(server.network, path)
+
+
+def _check_sandbox(server: CommandServer, path: Path) -> None:
+    _check_network(server.network, path)
+    paths = server.sandbox.paths if isinstance(server.sandbox, Sandbox) else ()
+    for position, written in enumerate(paths):
+        if not written.removesuffix(":ro").strip("/"):
+            raise Fault("the whole file system is no sandbox; name folders", (*path, "sandbox", "paths", position))
 
 
 def _check_network(network: str | tuple[str, ...], path: Path) -> None:

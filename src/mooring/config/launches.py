@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from mooring.config import kwargs as kw
+from mooring.config import schema
 from mooring.config.fault import Fault
-from mooring.config.plan import Container, Launch, Plugin, Process, Remote, SecretRef
+from mooring.config.plan import Container, Launch, Plugin, Process, Remote, Sandbox, SecretRef
 from mooring.config.schema import (
     AnyServer,
     CommandServer,
@@ -23,6 +24,9 @@ from mooring.config.schema import (
     Started,
     UrlServer,
 )
+
+READ_ONLY = ":ro"
+"""What follows a path that may only be read."""
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -45,7 +49,7 @@ def templates(server: AnyServer) -> Iterator[str]:
         case UrlServer():
             yield from (server.url, *server.headers.values())
         case CommandServer():
-            yield from (*server.args, *server.env.values(), server.cwd or "")
+            yield from (*server.args, *server.env.values(), server.cwd or "", *_paths(server))
         case ImageServer():
             yield from (*server.args, *server.env.values(), *server.volumes)
         case PluginServer():
@@ -115,7 +119,21 @@ class _Builder:
             port=server.port,
             transport=transport,
             path=path,
-            sandbox=server.sandbox,
+            sandbox=self._sandbox(server),
+        )
+
+    def _sandbox(self, server: CommandServer) -> Sandbox | None:
+        if not server.sandbox:
+            return None
+        limits = server.sandbox if isinstance(server.sandbox, schema.Sandbox) else schema.Sandbox()
+        place = (*self.site.path, "sandbox", "paths")
+        paths = [self.filling.fill(path, (*place, number)) for number, path in enumerate(limits.paths)]
+        return Sandbox(
+            writable=tuple(self.site.file(path) for path in paths if not path.endswith(READ_ONLY)),
+            readable=tuple(self.site.file(path.removesuffix(READ_ONLY)) for path in paths if path.endswith(READ_ONLY)),
+            network=server.network,
+            memory=limits.memory,
+            pids=limits.pids,
         )
 
     def _container(self, server: ImageServer) -> Container:
@@ -171,6 +189,10 @@ class _Builder:
         if secret.file is None:
             return secret.ref
         return msgspec.structs.replace(secret.ref, where=self.site.file(secret.file))
+
+
+def _paths(server: CommandServer) -> tuple[str, ...]:
+    return server.sandbox.paths if isinstance(server.sandbox, schema.Sandbox) else ()
 
 
 def _endpoint(server: Listening) -> tuple[str, str]:

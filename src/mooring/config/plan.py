@@ -45,6 +45,16 @@ class SecretRef(msgspec.Struct, frozen=True):
         return f"<{self.kind} {shown}>"
 
 
+class Sandbox(msgspec.Struct, frozen=True):
+    """How a process is confined. Paths are absolute."""
+
+    writable: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    network: str | tuple[str, ...] = "open"
+    memory: str = ""
+    pids: int = 0
+
+
 class Process(msgspec.Struct, frozen=True, tag="process"):
     """A command on stdio; with ``port`` it speaks HTTP there."""
 
@@ -57,7 +67,7 @@ class Process(msgspec.Struct, frozen=True, tag="process"):
     port: int | None = None
     transport: str = "stdio"
     path: str = "/mcp"
-    sandbox: bool = False
+    sandbox: Sandbox | None = None
 
 
 class Container(msgspec.Struct, frozen=True, tag="container"):

@@ -34,11 +34,11 @@ Whatever stands in `[workspaces.X.mcp.SERVER]` besides `presets` and `mount` is 
 true or false, or a list of these. Presets come first, in order (a later scalar wins, lists append), then the
 workspace's own value replaces, and `"key+"` appends. `defaults` of the server hold where nobody says anything.
 
-A kwarg fills `{key}` in `args`, `env`, `cwd`, `volumes`, `url` and `headers`; one that fills nothing becomes
-`--key value` behind `args`, sorted (`true`: a bare flag; `false`: none; a list: repeated, or joined with `join`). For a
-`url` that is an error. `{port}`, `{workspace}` (one instance a workspace) and `{session}` (one a session) are filled by
-Mooring. A placeholder without a value is an error; values are not looked at again, so `defaults = { x = "{x}" }` writes
-a literal `{x}`.
+A kwarg fills `{key}` in `args`, `env`, `cwd`, `volumes`, `sandbox.paths`, `url` and `headers`; one that fills nothing
+becomes `--key value` behind `args`, sorted (`true`: a bare flag; `false`: none; a list: repeated, or joined with
+`join`). For a `url` that is an error. `{port}`, `{workspace}` (one instance a workspace) and `{session}` (one a
+session) are filled by Mooring. A placeholder without a value is an error; values are not looked at again, so
+`defaults = { x = "{x}" }` writes a literal `{x}`.
 """
 
 _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
@@ -52,6 +52,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("tools", "", schema.Tools),
     ("timeouts", "", schema.Timeouts),
     ("limits", "", schema.Limits),
+    ("sandbox", "", schema.Sandbox),
     ("[mcp_groups]", '`name = ["server", ...]`: a name for several servers. Groups hold no groups.', msgspec.Struct),
     ("[mcp_presets.NAME]", "Kwargs under a name.", msgspec.Struct),
     ("[workspaces.NAME]", "", schema.Workspace),
@@ -146,6 +147,7 @@ _TABLES: dict[type, str] = {
     schema.Tools: "table, see tools",
     schema.Timeouts: "table, see timeouts",
     schema.Limits: "table, see limits",
+    schema.Sandbox: "table, see sandbox",
     schema.MountTable: "table, see mount",
     schema.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
 }

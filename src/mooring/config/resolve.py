@@ -13,7 +13,18 @@ from mooring.config import kwargs as kw
 from mooring.config import launches, names, plan
 from mooring.config.fault import Fault
 from mooring.config.listen import beyond_loopback, parse_address, public_url
-from mooring.config.plan import AUTHORIZATION, Container, Mount, Plan, Remote, SecretRef, ToolRules, Variant, references
+from mooring.config.plan import (
+    AUTHORIZATION,
+    Container,
+    Mount,
+    Plan,
+    Process,
+    Remote,
+    SecretRef,
+    ToolRules,
+    Variant,
+    references,
+)
 from mooring.config.references import expand
 from mooring.config.schema import AnyServer, Gateway, Grant, Kwarg, Loaded, Path, Tools, Workspace, dotted
 from mooring.errors import ConfigError
@@ -153,6 +164,9 @@ class _Resolver:
         reasons = self._missing_secrets(name, launch)
         if reason := self.unsupported(launch):
             reasons.append(reason)
+        if isinstance(launch, Process) and launch.sandbox is not None and launch.sandbox.network == "open":
+            message = f'"{name}": its sandbox has an open network; network = "none" or a list of "host:port" closes it'
+            self._report("info", message, ("mcp_servers", name, "sandbox"))
         if isinstance(launch, Container) and self.config.gateway.engine != "podman":
             self._report_inspectable(name, launch)
         return "; ".join(reasons)

@@ -21,6 +21,7 @@ Kwarg = Scalar | tuple[Scalar, ...]
 """A setting that a workspace gives a server."""
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Memory = Annotated[str, msgspec.Meta(pattern="^([0-9]+[bkmgBKMG]?)?$")]
 Transport = Literal["stdio", "http", "sse"]
 Path = tuple[str | int, ...]
 """Where something stands in the configuration: keys and list positions from the top."""
@@ -169,6 +170,17 @@ class Listening(Started, frozen=True, kw_only=True):
             raise ValueError('credentials go over stdin: as = "file" is for secrets')
 
 
+class Sandbox(Table, frozen=True, kw_only=True):
+    """What a confined process may see and use, besides the system's programs, which it can read."""
+
+    paths: tuple[str, ...] = ()
+    """Folders and files it may change, or with `:ro` behind them only read; relative to this file."""
+    memory: Memory = ""
+    """Such as `512m` or `1g`, swap included; empty: no limit. Needs root."""
+    pids: Count = 0
+    """Processes and threads; 0: no limit. Needs root."""
+
+
 class CommandServer(Listening, frozen=True, kw_only=True):
     """A process: the server has `command`."""
 
@@ -176,8 +188,16 @@ class CommandServer(Listening, frozen=True, kw_only=True):
     """Program to run, found on PATH; with a slash, relative to this file."""
     cwd: str | None = None
     """Folder to run in, relative to this file."""
-    sandbox: bool = False
-    """Run it confined."""
+    sandbox: bool | Sandbox = False
+    """Run it confined: it reads programs and libraries, has a home and a `/tmp` of its own, and nothing else but what
+    the table names. Linux, with bubblewrap."""
+    network: Literal["open", "none"] | tuple[str, ...] = "open"
+    """With `sandbox`: `open`, `none`, or the only `host:port` it may reach, by the proxy in `HTTPS_PROXY`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.network != "open" and not self.sandbox:
+            raise ValueError("network is for servers in a sandbox: add sandbox = true")
 
 
 class ImageServer(Listening, frozen=True, kw_only=True):

@@ -33,12 +33,22 @@ class Url(msgspec.Struct, frozen=True):
     url: str
     headers: dict[str, str] = {}
     transport: str = "http"
+    socket: str | None = None
+    """Path of a unix socket that leads there; the host and the port of ``url`` then only name it."""
 
 
 class Local(msgspec.Struct, frozen=True):
     """A server inside this process: an object with the ``wire.connection.Connection`` methods."""
 
     connection: Any
+
+
+Report = Callable[[str, Variant, dict[str, Any]], None]
+"""Told of what happens to a server while it runs: the event's name, whose server, what the event carries."""
+
+
+def unheard(name: str, variant: Variant, data: dict[str, Any]) -> None:
+    """The ``Report`` of those whom nobody listens to."""
 
 
 class Tail(Protocol):

@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from mooring.config.peers import is_address, parse_peer, show_peer
 from mooring.launch.netns import Netns
 from mooring.launch.proxy_request import BadRequest, Request, parse
+from mooring.launch.streams import CHUNK, LAST_WORDS, Stream, close, copy
 from mooring.tasks import Tasks
 from mooring.wire.egress import reach
 
@@ -35,23 +36,22 @@ CONNECT = 10.0
 """Seconds to resolve a name and connect."""
 IDLE = 600.0
 """Seconds without a byte in either direction."""
-LAST_WORDS = 5.0
-"""Seconds that one side gets to take, or to say, its last when the other is done."""
 CONNECTIONS = 64
 """At the same time, of one server."""
-CHUNK = 64 * 1024
 TOLD = 100
 """Different peers of one server whose refusal is told."""
 
-Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Denied = Callable[[str, str], None]
 """Told once for each peer (``host:port``) that was refused, with the reason."""
 
 
-def proxy_environment(port: int = PORT) -> dict[str, str]:
-    """The environment variables by which programs inside find the proxy."""
-    proxy, here = f"http://127.0.0.1:{port}", "localhost,127.0.0.1,::1"
-    upper = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": here}
+def proxy_environment(allowed: Iterable[str], port: int = PORT) -> dict[str, str]:
+    """The environment variables by which programs inside find the proxy. A loopback address is the server's own, unless
+    the list has it: then it is that of this machine."""
+    meant = {parse_peer(peer)[0] for peer in allowed}
+    own = ",".join(host for host in ("localhost", "127.0.0.1", "::1") if host not in meant)
+    proxy = f"http://127.0.0.1:{port}"
+    upper = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
     return {**upper, **{name.lower(): value for name, value in upper.items()}, "NODE_USE_ENV_PROXY": "1"}
 
 
@@ -125,7 +125,7 @@ class EgressProxy:
             try:
                 await _exchange(request, (reader, writer), far)
             finally:
-                await _close(far[1])
+                await close(far[1])
         except Refusal as refusal:
             writer.write(refusal.reply)
             if self._open <= CONNECTIONS:  # else there may be very many: none of them is waited for
@@ -134,7 +134,7 @@ class EgressProxy:
             pass
         finally:
             self._open -= 1
-            await _close(writer)
+            await close(writer)
 
     async def _connected(self, request: Request) -> Stream:
         """The first address of the peer that answers. Raises Refusal."""
@@ -206,24 +206,16 @@ async def _exchange(request: Request, near: Stream, far: Stream) -> None:
 
         async def back() -> None:
             nonlocal patience
-            await _copy(far[0], near[1], moved)
+            await copy(far[0], near[1], moved)
             patience = LAST_WORDS
             moved()
 
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(near[0], far[1], moved))
+                both.create_task(copy(near[0], far[1], moved))
                 both.create_task(back())
         except* OSError:
             pass
-
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, moved: Callable[[], None]) -> None:
-    while data := await reader.read(CHUNK):
-        moved()
-        writer.write(data)
-        await writer.drain()
-    writer.write_eof()
 
 
 async def _take_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -235,19 +227,3 @@ async def _take_leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
                 pass
     except OSError:
         return
-
-
-async def _close(writer: asyncio.StreamWriter) -> None:
-    """Send what is not sent yet, bounded, and let go; at once when the whole proxy ends."""
-    task = asyncio.current_task()
-    if task is None or task.cancelling():
-        writer.transport.abort()
-        return
-    writer.close()
-    try:
-        async with asyncio.timeout(LAST_WORDS):
-            await writer.wait_closed()
-    except OSError:
-        pass
-    finally:
-        writer.transport.abort()

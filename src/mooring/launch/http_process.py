@@ -7,7 +7,6 @@ MCP answers, and that is for whoever speaks it.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 
@@ -44,6 +43,11 @@ def with_port(launch: Process, port: int) -> Process:
     )
 
 
+def endpoint(launch: Process, port: int, socket: str | None) -> Url:
+    """Where it is reached; ``socket``: the unix socket that leads there, if it is not on this machine's network."""
+    return Url(f"http://{HOST}:{port}{launch.path}", transport=launch.transport, socket=socket)
+
+
 class Output:
     """Stdout and stderr of a server that speaks on neither; both are taken over. Fulfils ``launch.base.Tail``."""
 
@@ -76,15 +80,9 @@ class ListeningProcess:
 
     container: str | None = None
 
-    def __init__(self, kept: Kept, launch: Process, port: int) -> None:
-        self._stdin = kept.stdin_fd
-        self.endpoint = Url(f"http://{HOST}:{port}{launch.path}", transport=launch.transport)
+    def __init__(self, kept: Kept, output: Output, endpoint: Url) -> None:
+        self.endpoint = endpoint
         self.pid: int | None = kept.pid
-        self.stderr = Output(kept.stdout_fd, kept.stderr_fd)
+        self.stderr = output
         self.exited: asyncio.Future[int | None] = kept.exited
         self.signal = kept.signal
-
-    def hang_up(self) -> None:
-        """Close its stdin, which is open and empty until here: some servers take its end for the end of their client,
-        even if they do not read it."""
-        os.close(self._stdin)

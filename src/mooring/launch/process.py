@@ -12,16 +12,19 @@ import os
 import shlex
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from mooring.config.plan import Launch, Process, Variant
 from mooring.errors import NoLauncher, StartFailed
-from mooring.launch.base import Pipes
+from mooring.launch.base import Pipes, Report, Tail, unheard
 from mooring.launch.environment import child_environment, find_command
-from mooring.launch.http_process import ListeningProcess, free_port, with_port
+from mooring.launch.http_process import ListeningProcess, Output, endpoint, free_port, with_port
 from mooring.launch.kept import Keeper, Kept, finish
 from mooring.launch.stderr import StderrTail
 from mooring.nouns import InstanceKey
+
+if TYPE_CHECKING:
+    from mooring.launch.sandbox import Guard
 
 
 class LaunchedProcess:
@@ -42,8 +45,9 @@ class ProcessLauncher:
 
     kinds: ClassVar[tuple[str, ...]] = ("process",)
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, report: Report = unheard) -> None:
         self._keeper = keeper
+        self._report = report
 
     @asynccontextmanager
     async def launch(
@@ -59,41 +63,42 @@ class ProcessLauncher:
         why_not = unsupported(launch)
         if why_not or not isinstance(launch, Process):
             raise NoLauncher(f'Server "{variant.server}" cannot be started: {why_not}.', server=variant.server)
-        if launch.port is not None:
-            async with self._listening(variant, launch, secrets) as launched:
+        port = None if launch.port is None else free_port()
+        if port is not None:
+            launch = with_port(launch, port)
+        async with self._guarded(variant, launch, port) as guard:
+            kept = await self._spawn(variant.server, launch, secrets, guard)
+            way = _talking(kept, guard, variant) if port is None else _listening(kept, guard, variant, launch, port)
+            async with way as launched:
                 yield launched
-            return
-        kept = await self._spawn(variant.server, launch, secrets)
-        stderr = StderrTail(kept.stderr_fd)
-        try:
-            yield LaunchedProcess(kept, stderr)
-        finally:
-            await finish(_end(kept, variant.timeouts.close / 2))
-            stderr.close()
 
     @asynccontextmanager
-    async def _listening(
-        self, variant: Variant, launch: Process, secrets: Mapping[str, str]
-    ) -> AsyncGenerator[ListeningProcess]:
-        """With ``port``: the end of its stdin tells most such servers nothing, so SIGTERM follows at once."""
-        port = free_port()
-        launch = with_port(launch, port)
-        kept = await self._spawn(variant.server, launch, secrets)
-        launched = ListeningProcess(kept, launch, port)
-        try:
-            yield launched
-        finally:
-            launched.hang_up()
-            await finish(kept.end(variant.timeouts.close))
-            launched.stderr.close()
+    async def _guarded(self, variant: Variant, launch: Process, port: int | None) -> AsyncGenerator[Guard | None]:
+        if launch.sandbox is None:
+            yield None
+            return
+        from mooring.launch.sandbox import guarded  # most servers have none
 
-    async def _spawn(self, server: str, launch: Process, secrets: Mapping[str, str]) -> Kept:
+        def denied(peer: str, reason: str) -> None:
+            self._report("egress.denied", variant, {"peer": peer, "reason": reason})
+
+        def unlimited(reason: str) -> None:
+            self._report("limits.ignored", variant, {"reason": reason})
+
+        async with guarded(launch.sandbox, port, denied, unlimited) as guard:
+            yield guard
+
+    async def _spawn(self, server: str, launch: Process, secrets: Mapping[str, str], guard: Guard | None) -> Kept:
         declared = {name: secrets[name] for name in launch.secrets if name in secrets}  # whatever else it is handed
         env = child_environment(launch.env, declared, os.environ)
         cwd = working_folder(launch.cwd, env)
         program = find_command(launch.argv[0], env, cwd)
+        argv, place = [program, *launch.argv[1:]], cwd
+        if guard is not None:
+            env = guard.environment(env)
+            argv, place = guard.command(argv, env, launch.cwd and cwd), "/"
         try:
-            return await self._keeper.spawn((program, *launch.argv[1:]), env, cwd)
+            return await self._keeper.spawn(argv, env, place)
         except (OSError, ValueError) as error:
             reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else error
             raise StartFailed(
@@ -103,12 +108,55 @@ class ProcessLauncher:
             ) from error
 
 
+@asynccontextmanager
+async def _talking(kept: Kept, guard: Guard | None, variant: Variant) -> AsyncGenerator[LaunchedProcess]:
+    """A process on stdio, to its end."""
+    stderr = StderrTail(kept.stderr_fd)
+    try:
+        try:
+            await _admitted(kept, guard, variant, stderr)
+        except BaseException:  # nobody took the pipes over
+            os.close(kept.stdin_fd)
+            os.close(kept.stdout_fd)
+            raise
+        yield LaunchedProcess(kept, stderr)
+    finally:
+        await finish(_end(kept, variant.timeouts.close / 2))
+        stderr.close()
+
+
+@asynccontextmanager
+async def _listening(
+    kept: Kept, guard: Guard | None, variant: Variant, launch: Process, port: int
+) -> AsyncGenerator[ListeningProcess]:
+    """With ``port``: the end of its stdin tells most such servers nothing, so SIGTERM follows at once."""
+    output = Output(kept.stdout_fd, kept.stderr_fd)
+    try:
+        try:
+            socket = await _admitted(kept, guard, variant, output)
+            yield ListeningProcess(kept, output, endpoint(launch, port, socket))
+        finally:
+            os.close(kept.stdin_fd)  # open and empty until here: some servers take its end for that of their client
+            await finish(kept.end(variant.timeouts.close))
+    finally:
+        output.close()
+
+
+async def _admitted(kept: Kept, guard: Guard | None, variant: Variant, stderr: Tail) -> str | None:
+    """Let a server in a sandbox begin. Raises StartFailed, with the server's name and what was said."""
+    if guard is None:
+        return None
+    try:
+        return await guard.admit(kept)
+    except StartFailed as error:
+        message = f'Server "{variant.server}" did not start: {error}.'
+        raise StartFailed(message, server=variant.server, phase="start", stderr=stderr.text()) from None
+
+
 def unsupported(launch: Launch) -> str:
     """Why this launcher cannot start it, "" when it can. Pure."""
     if not isinstance(launch, Process):
         return "it is not a command"
-    if launch.sandbox:
-        return "sandbox is not supported yet"
     if any(ref.as_file for ref in launch.secrets.values()):
         return 'secrets with as = "file" are for containers'
     return ""

@@ -21,10 +21,12 @@ LOG_LIMIT = 10 * 1024 * 1024
 _LEVELS = {
     "call.started": logging.DEBUG,
     "call.finished": logging.DEBUG,
+    "egress.denied": logging.WARNING,
     "instance.crashed": logging.WARNING,
     "instance.backoff": logging.WARNING,
     "config.rejected": logging.ERROR,
     "key.refused": logging.WARNING,
+    "limits.ignored": logging.WARNING,
     "pin.changed": logging.WARNING,
     "policy.denied": logging.WARNING,
 }

@@ -26,7 +26,7 @@ from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey, ReloadReport
 from mooring.observe.events import Event, Events
 from mooring.observe.redact import Redactor
-from mooring.observe.sinks import Metrics, log_sink
+from mooring.observe.sinks import Metrics, describe, log_sink
 from mooring.plugins.hooks import Context
 from mooring.plugins.manager import collect
 from mooring.relay import bridge
@@ -75,7 +75,7 @@ class App:
         self.metrics = Metrics()
         self.logs = Logs(redact)
         self._redact = redact
-        self.builtin = Builtin(keeper)
+        self.builtin = Builtin(keeper, self._report)
         collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else ""))
         self.events = Events((log_sink, self.metrics, *collected.sinks))
         self.launchers: dict[str, Launcher] = collected.by_kind()
@@ -196,6 +196,12 @@ class App:
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
             applied(self.plan)
+
+    def _report(self, name: str, variant: Variant, data: dict[str, Any]) -> None:
+        """What a launcher has to say of a server that runs: for the event sinks, and for the server's own log."""
+        event = Event(name, time.time(), server=variant.server, instance=variant.id, data=data)
+        self.events.emit(event)
+        self.logs.add(variant.server, f"[mooring] {describe(event)}")
 
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mooring.launch.base import Launcher
+from mooring.launch.base import Launcher, Report
 from mooring.launch.functions import FunctionsLauncher
 from mooring.launch.kept import Keeper
 from mooring.launch.process import ProcessLauncher
@@ -15,9 +15,9 @@ from mooring.plugins.hooks import Context, hookimpl
 class Builtin:
     """The plugin "mooring"."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, report: Report) -> None:
         self.functions = FunctionsLauncher()
-        self._process = ProcessLauncher(keeper)
+        self._process = ProcessLauncher(keeper, report)
 
     @hookimpl
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:

@@ -101,20 +101,23 @@ class Reply:
 
 
 class HttpClient:
-    """An async context manager. ``headers`` go with every request."""
+    """An async context manager. ``headers`` go with every request; ``socket``: see ``launch.base.Url``."""
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, name: str, url: str, headers: Mapping[str, str], socket: str | None = None) -> None:
         self.url = url
         self.name = name
         local = urlsplit(url).hostname in _LOOPBACK  # no proxy of the environment can reach what is meant
+        limits = httpx2.Limits(
+            max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE
+        )
+        through = httpx2.AsyncHTTPTransport(verify=tls_context(), limits=limits, uds=socket) if socket else None
         self._client = httpx2.AsyncClient(
             headers={"User-Agent": f"mooring/{__version__}", **headers},
             timeout=httpx2.Timeout(CONNECT, read=None, write=WRITE, pool=None),
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE
-            ),
+            limits=limits,
+            transport=through,
             verify=tls_context(),
-            trust_env=not local,
+            trust_env=not (local or socket),
         )
 
     async def __aenter__(self) -> Self:

@@ -60,7 +60,8 @@ async def connect(endpoint: Url, terms: Terms) -> AsyncGenerator[Connection]:
     Raises StartFailed when it cannot be reached or its process ended, TimedOut when it did not answer in time,
     Unavailable when it wants a login, UpstreamProtocol when no version is spoken by both.
     """
-    async with HttpClient(terms.name, endpoint.url, endpoint.headers) as http, AsyncExitStack() as stack:
+    client = HttpClient(terms.name, endpoint.url, endpoint.headers, endpoint.socket)
+    async with client as http, AsyncExitStack() as stack:
         way = _old if endpoint.transport == "sse" else _streamable
         try:
             connection = await _opened(stack, way, http, terms)
