@@ -98,6 +98,8 @@ class InstanceRow(msgspec.Struct, frozen=True):
     processes: int | None = None
     dialogue: str = ""
     """Where dialogue is off for this instance: why, and how to turn it on."""
+    denied: tuple[str, ...] = ()
+    """Peers (host:port) that its guarded network refused since it started."""
     last_error: str = ""
     stderr: str = ""
 

@@ -69,6 +69,7 @@ async def test_ps_and_tools_have_their_shapes(running: Daemon) -> None:
         "memory": ANY,
         "processes": ANY,
         "dialogue": ANY,
+        "denied": [],
         "last_error": "",
         "stderr": "",
     }

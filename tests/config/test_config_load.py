@@ -13,6 +13,7 @@ from mooring.errors import ConfigError
 
 Load = Callable[..., Loaded]
 SERVER = '[mcp_servers.time]\ncommand = "uvx"\n'
+BOXED = "[mcp_servers.x]\ncommand = 'a'\nsandbox = true\n"
 
 WRONG = [
     # (text, line, path, part of the message)
@@ -54,6 +55,13 @@ WRONG = [
     ("[mcp_servers.x]\nimage = 'a'\npull = 'never'\ndockerfile = 'D'\n", 1, "mcp_servers.x", "is built, not pulled"),
     ("[mcp_servers.x]\nimage = 'a'\nvolumes = ['a:b', '/x']\n", 3, "mcp_servers.x.volumes[0]", "is not a volume"),
     ("[mcp_servers.x]\nimage = 'a'\nnetwork = ['a']\n", 3, "mcp_servers.x.network[0]", "write host:port"),
+    ("[mcp_servers.x]\ncommand = 'a'\nnetwork = 'none'\n", 1, "mcp_servers.x", "in a sandbox"),
+    (BOXED + "network = ['a']\n", 4, "mcp_servers.x.network[0]", "write host:port"),
+    (BOXED + "network = 'some'\n", 4, "mcp_servers.x.network", "network"),
+    (BOXED.replace("true", "{ paths = ['a', '/:ro'] }"), 3, "mcp_servers.x.sandbox.paths[1]", "is no sandbox"),
+    (BOXED.replace("true", "{ path = ['a'] }"), 3, "mcp_servers.x.sandbox.path", 'did you mean "paths"'),
+    (BOXED.replace("true", "{ memory = 'much' }"), 3, "mcp_servers.x.sandbox.memory", ""),
+    ("[mcp_servers.x]\nurl = 'http://a'\nsandbox = true\n", 3, "mcp_servers.x.sandbox", "for servers with command"),
     ("[mcp_servers.x]\nimage = 'a'\nlimits = { cpus = -1 }\n", 3, "mcp_servers.x.limits.cpus", ">= 0"),
     ("[mcp_servers.x]\ncommand = 'a'\nsecrets = { T = 'v' }\n", 3, "mcp_servers.x.secrets.T", "expected a table"),
     ("[mcp_servers.x]\ncommand = 'a'\nsecrets = { T = {} }\n", 3, "mcp_servers.x.secrets.T", "exactly one of"),

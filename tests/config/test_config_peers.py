@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.peers import is_address, parse_peer, show_peer
+from mooring.config.peers import is_address, is_here, parse_peer, show_peer
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,19 @@ def test_a_host_is_an_address_or_a_name() -> None:
     assert [is_address(host) for host in ("10.0.0.1", "::1", "10.0.0", "2130706433", "localhost")] == [True] * 2 + [
         False
     ] * 3
+
+
+def test_this_machine_and_its_link_are_here() -> None:
+    here = [
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+        "::ffff:127.0.0.1",
+        "0.0.0.0",
+        "::",
+        "169.254.169.254",
+        "fe80::1%eth0",
+        "ff02::1",
+    ]
+    there = ["10.0.0.1", "192.168.1.1", "fd00::1", "203.0.113.80", "2001:db8::1", "8.8.8.8", "100.64.0.1"]
+    assert [is_here(address) for address in (*here, *there)] == [True] * len(here) + [False] * len(there)

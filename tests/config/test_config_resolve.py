@@ -497,3 +497,39 @@ def test_the_gateway_and_the_rules_of_a_server_reach_the_plan(planned: Planned) 
     variant = only(plan)
     assert (variant.trusted, variant.spare, variant.tools.confirm) == (True, 1, ("c",))
     assert planned("[gateway]\nlisten=['[::1]:1']\n").gateway.public_url == "http://[::1]:1"
+
+
+# sandboxes
+
+
+def test_a_sandbox_names_absolute_paths_and_its_network(planned: Planned, tmp_path: Path) -> None:
+    plan = planned(
+        SERVER
+        + "sandbox = { paths = ['data/{workspace}', '~/notes:ro', '/srv/x:ro'], memory = '1g', pids = 9 }\n"
+        + "network = ['a.example:443']\n"
+        + USED
+    )
+    launch = only(plan).launch
+    assert isinstance(launch, Process)
+    assert launch.sandbox is not None
+    (data,) = launch.sandbox.writable
+    assert data.startswith("/")
+    assert data.endswith("/data/w")
+    assert [path.startswith("/") for path in launch.sandbox.readable] == [True, True]
+    assert launch.sandbox.readable[1] == "/srv/x"
+    assert (launch.sandbox.network, launch.sandbox.memory, launch.sandbox.pids) == (("a.example:443",), "1g", 9)
+    assert only(plan).sharing == "workspace"
+
+
+def test_a_sandbox_is_part_of_what_an_instance_is(planned: Planned) -> None:
+    """R8: a guard that changes makes another instance."""
+    tables = ["", "sandbox = true\n", "sandbox = true\nnetwork = 'none'\n", "sandbox = { paths = ['x'] }\n"]
+    assert len({only(planned(SERVER + table + USED)).digest for table in tables}) == len(tables)
+
+
+def test_an_open_network_in_a_sandbox_is_said(planned: Planned) -> None:
+    (problem,) = planned(SERVER + "sandbox = true\n" + USED).problems
+    assert (problem.level, problem.path) == ("info", "mcp_servers.s.sandbox")
+    assert "open network" in problem.message
+    assert planned(SERVER + "sandbox = true\nnetwork = 'none'\n" + USED).problems == ()
+    assert planned(SERVER + USED).problems == ()

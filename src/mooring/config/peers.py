@@ -7,7 +7,7 @@ both are compared in one form.
 from __future__ import annotations
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 NAME = re.compile(r"(?=.{1,253}\.?\Z)[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_][a-z0-9_-]{0,62})*\.?")
 """A host name in lower case."""
@@ -44,6 +44,15 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_here(address: str) -> bool:
+    """Whether an address is this machine, or bound to its link as the metadata of clouds is. Private networks are not:
+    their names are as good as any."""
+    found = ip_address(address.partition("%")[0])
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return found.is_loopback or found.is_unspecified or found.is_link_local or found.is_multicast
 
 
 def show_peer(host: str, port: int) -> str:

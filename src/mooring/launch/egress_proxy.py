@@ -19,12 +19,11 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from mooring.config.peers import is_address, parse_peer, show_peer
+from mooring.config.peers import is_address, is_here, parse_peer, show_peer
 from mooring.launch.netns import Netns
 from mooring.launch.proxy_request import BadRequest, Request, parse
 from mooring.launch.streams import CHUNK, LAST_WORDS, Stream, close, copy
 from mooring.tasks import Tasks
-from mooring.wire.egress import reach
 
 PORT = 3128
 """Where it listens inside: the usual port of proxies."""
@@ -164,7 +163,7 @@ class EgressProxy:
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
         if request.host == "localhost":
             return addresses
-        outside = [address for address in addresses if reach(address) in ("public", "private")]
+        outside = [address for address in addresses if not is_here(address)]
         if addresses and not outside:
             meant = show_peer(addresses[0], request.port)
             raise self._forbidden(request, f'the name leads to this machine; if that is meant, write "{meant}"')

@@ -39,6 +39,7 @@ from mooring.relay.subscriptions import Subscriptions
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
 from mooring.serve.builtin import Builtin
+from mooring.serve.denials import Denials
 from mooring.serve.functions import check_addition, with_functions
 from mooring.serve.logs import Logs
 from mooring.serve.reload import Configuration, changed_workspaces, changes_report
@@ -77,7 +78,8 @@ class App:
         self._redact = redact
         self.builtin = Builtin(keeper, self._report)
         collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else ""))
-        self.events = Events((log_sink, self.metrics, *collected.sinks))
+        self.denials = Denials()
+        self.events = Events((log_sink, self.metrics, self.denials, *collected.sinks))
         self.launchers: dict[str, Launcher] = collected.by_kind()
         self.plugin_problems = collected.problems
         self.keys = Keys(store, self.events)
