@@ -342,6 +342,19 @@ async def test_a_program_that_cannot_be_seen_is_said_with_the_way_out(bench, tmp
         assert await bench.line(it.endpoint.reader) == "ping"
 
 
+async def test_a_variable_that_would_be_lost_is_said(bench) -> None:
+    with pytest.raises(StartFailed, match=r'"my\.name" cannot get into a sandbox'):
+        async with launched(bench, variant(("cat",), env={"my.name": "x"})):
+            pass
+
+
+async def test_the_path_of_the_server_is_its_own(bench) -> None:
+    """What sets the sandbox up is not looked up there."""
+    async with launched(bench, variant(("/bin/cat",), env={"PATH": "/nowhere"}, network=("a:1",))) as it:
+        os.write(it.endpoint.writer, b"ping\n")
+        assert await bench.line(it.endpoint.reader) == "ping"
+
+
 async def test_a_declared_path_that_is_missing_is_said(bench, tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match="does not exist: create it"):
         async with launched(bench, variant(("cat",), writable=(str(tmp_path / "no"),))):

@@ -10,6 +10,7 @@ Source: bwrap(1) 0.8.
 from __future__ import annotations
 
 import os.path
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from mooring.config.plan import Sandbox
@@ -33,11 +34,14 @@ ISOLATION = (
     *("--die-with-parent", "--cap-drop", "ALL"),
 )
 
+VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+"""Names of variables that get through a shell."""
+
 OUTSIDE = 'trap "" TERM; while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift; exec "$@"'
 """Bubblewrap dies of SIGTERM and takes the server with it, at once. Here it does not, so that the server has the time
 to end by itself. Enters the control groups first."""
-INSIDE = ("env", "--default-signal=TERM")
-GATE = ("sh", "-c", 'read -r _ && exec "$@"', "mooring")
+INSIDE = ("/usr/bin/env", "--default-signal=TERM")
+GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "mooring")
 """Waits for a line on stdin; the daemon writes it when all is there that the server needs."""
 
 

@@ -49,12 +49,16 @@ class Guard:
 
     def command(self, argv: Sequence[str], environment: Mapping[str, str], cwd: str | None) -> list[str]:
         """What to run instead of ``argv``. Raises LaunchMissing without bubblewrap, StartFailed when what is declared
-        is not there or the program could not be seen inside."""
+        is not there, or the program or a variable could not be seen inside."""
         bwrap = _bubblewrap()
         sandbox = self._sandbox
         for path in (*sandbox.writable, *sandbox.readable, *((cwd,) if cwd else ())):
             if not os.path.exists(path):
                 raise StartFailed(f'"{path}" is declared for the sandbox and does not exist: create it', phase="start")
+        for name in environment:
+            if not bubblewrap.VARIABLE.fullmatch(name):
+                what = f'The variable "{name}" cannot get into a sandbox: letters, digits and underscores can'
+                raise StartFailed(what, phase="start")
         for path in dict.fromkeys((argv[0], os.path.realpath(argv[0]))):
             if not bubblewrap.visible(path, sandbox, cwd):
                 advice = f'add "{os.path.dirname(path)}:ro", or the folder that all of it is in, to sandbox.paths'
