@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from mooring.testing import wait_for
@@ -127,6 +128,24 @@ async def called(client: Any, url: str) -> bool:
     result = await client.call("web_fetch", {"url": url})
     assert result.get("isError") or text(result) == "hi", result
     return not result.get("isError")
+
+
+async def test_a_sandbox_ends_with_the_daemon_however_that_ends(start: Start) -> None:
+    """Kill -9 of the daemon: what the server started, in sessions of its own too, goes with it."""
+    table = server(
+        "--spawn-grandchild", "--ignore-eof", "--ignore-term", sandbox={"paths": PYTHON}, env={"PYTHONPATH": SOURCE}
+    )
+    async with asyncio.timeout(2 * LIMIT):
+        running = await start({"echo": table})
+        async with await running.client("w") as client:
+            await client.open()
+            await client.call("echo_pid")
+            (row,) = await running.rows("echo")
+            assert row.pid is not None
+            tree = [row.pid, *(one.pid for one in psutil.Process(row.pid).children(recursive=True))]
+            assert len(tree) >= 5
+            running.process.kill()
+            await wait_for(lambda: not any(map(alive, tree)), 20)
 
 
 async def test_check_says_that_a_sandbox_has_an_open_network(start: Start) -> None:
