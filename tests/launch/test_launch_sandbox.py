@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mooring.config.plan import Process, Sandbox, Timeouts, Variant
+from mooring.config.plan import Process, Sandbox, SecretRef, Timeouts, Variant
 from mooring.errors import LaunchMissing, StartFailed
 from mooring.launch import sandbox as sandboxes
 from mooring.launch.base import Pipes, Url
@@ -153,7 +153,9 @@ async def test_environment_secrets_and_folder_are_as_without_a_sandbox(bench, tm
     monkeypatch.setenv("DAEMON_SECRET", "x")
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     code = "import json, os; print(json.dumps([dict(os.environ), os.getcwd(), os.access('.', os.W_OK)]))"
-    what = variant((sys.executable, "-c", code), env={"MODE": "dark"}, cwd=str(tmp_path))
+    what = variant(
+        (sys.executable, "-c", code), env={"MODE": "dark"}, secrets={"TOKEN": SecretRef("env", "T")}, cwd=str(tmp_path)
+    )
     async with launched(bench, what, TOKEN="t") as it:
         environment, cwd, writable = json.loads(await bench.line(it.endpoint.reader))
     assert environment.items() >= {"MODE": "dark", "TOKEN": "t", "TMPDIR": "/tmp"}.items()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import suppress
 
 import click
 
 from mooring.cli.attached import attached
 from mooring.cli.output import json_option, no_spawn_option, print_json, print_table, say
+from mooring.config.home import Home
 from mooring.errors import ConfigError, MooringError
 from mooring.facade import Mooring
 
@@ -32,12 +32,23 @@ def stop() -> None:
     """End the daemon, and every server with it."""
     pid = attached(_stop, spawn=False)
     deadline = time.monotonic() + STOP_LIMIT
-    with suppress(ProcessLookupError):
-        while time.monotonic() < deadline:
-            os.kill(pid, 0)
-            time.sleep(0.02)
-        raise MooringError(f"The daemon (pid {pid}) is still running after {STOP_LIMIT:g} s.")
+    file = Home.locate().pid_file
+    while _holds(file, pid):
+        if time.monotonic() > deadline:
+            raise MooringError(f"The daemon (pid {pid}) is still running after {STOP_LIMIT:g} s.")
+        time.sleep(0.02)
     say(f"The daemon (pid {pid}) has ended.")
+
+
+def _holds(file: str, pid: int) -> bool:
+    """Whether the home still belongs to process ``pid``, which gives it back when all its servers have ended. Whether
+    somebody has reaped it by then says nothing."""
+    try:
+        os.kill(pid, 0)
+        with open(file, encoding="ascii") as handle:
+            return handle.read().strip() == str(pid)
+    except (ProcessLookupError, FileNotFoundError):
+        return False
 
 
 async def _stop(mooring: Mooring) -> int:

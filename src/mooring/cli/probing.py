@@ -16,7 +16,7 @@ from mooring.config.names import did_you_mean
 from mooring.config.plan import Container, Plan, Process, Variant, credentials
 from mooring.config.schema import Loaded
 from mooring.errors import MooringError, StartFailed
-from mooring.launch.base import Launched, Launcher, Pipes
+from mooring.launch.base import Launched, Launcher, Pipes, unheard
 from mooring.launch.kept import Keeper
 from mooring.nouns import ProbeRow, Problem
 from mooring.plugins.hooks import Context
@@ -85,7 +85,7 @@ def compared(variant: Variant, schema: Schema) -> ProbeRow:
 async def _probed(asked: list[Variant]) -> tuple[ProbeRow, ...]:
     places = asyncio.Semaphore(TOGETHER)
     async with Keeper() as keeper:
-        launchers = collect({"mooring": Builtin(keeper)}, Context("")).by_kind()
+        launchers = collect({"mooring": Builtin(keeper, unheard)}, Context("")).by_kind()
         return tuple(await asyncio.gather(*(_probe(variant, launchers, places) for variant in asked)))
 
 

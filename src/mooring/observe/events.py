@@ -2,7 +2,8 @@
 
 Names: ``instance.{starting,ready,stopped,crashed,backoff}``, ``call.{started,finished}``, ``list.changed``,
 ``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.*``, ``pin.changed``, ``policy.denied``,
-``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``, ``limits.ignored``.
+``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``,
+``limits.ignored``.
 """
 
 from __future__ import annotations
