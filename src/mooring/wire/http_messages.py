@@ -28,6 +28,7 @@ _REASONS = {
     415: b"Unsupported Media Type",
     417: b"Expectation Failed",
     421: b"Misdirected Request",
+    429: b"Too Many Requests",
     431: b"Request Header Fields Too Large",
     500: b"Internal Server Error",
     503: b"Service Unavailable",
