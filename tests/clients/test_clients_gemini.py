@@ -16,11 +16,11 @@ async def test_it_offers_its_model_the_tools_and_calls_one(
     counter, error = (event for event in events if event["type"] == "tool_result")
     assert (counter["status"], counter["output"]) == ("success", "1")
     assert error["status"] == "error"
-    assert {"mcp_gw_box_echo", "mcp_gw_box_counter"} <= set(model.turns[0].offered)
+    assert {"mcp_mooring_box_echo", "mcp_mooring_box_counter"} <= set(model.turns[0].offered)
     assert model.turns[1].results == ["<untrusted_context>\n1\n</untrusted_context>"]
     assert "it went wrong" in model.turns[2].results[0]
     assert "Traceback" not in gateway.output
 
 
 async def test_it_is_listed_as_connected(place: Place, way: Reach) -> None:
-    assert "✓ gw" in (await Gemini(place, way).mcp("list")).err
+    assert "✓ mooring" in (await Gemini(place, way).mcp("list")).err

@@ -41,9 +41,9 @@ class ClaudeCode:
         return ran.out
 
     async def ask(self, way: Reach, prompt: str, *options: str, **env: str) -> dict[str, Any]:
-        """The result of one prompt, with Mooring as the only server, ``gw``, and no tools of its own."""
-        servers = self._place.write("mcp.json", json.dumps({"mcpServers": {"gw": server(way)}}))
+        """The result of one prompt, with Mooring as the only server, ``mooring``, and no tools of its own."""
+        servers = self._place.write("mcp.json", json.dumps({"mcpServers": {"mooring": server(way)}}))
         flags = ["-p", "--output-format", "json", "--model", "claude-sonnet-4-5", "--permission-mode", "dontAsk"]
-        flags += ["--strict-mcp-config", "--mcp-config", str(servers), "--allowedTools", "mcp__gw"]
+        flags += ["--strict-mcp-config", "--mcp-config", str(servers), "--allowedTools", "mcp__mooring"]
         argv = [*self._program, *flags, *(options or ("--tools", "")), "--", prompt]
         return (await self._place.run(argv, **self._env, **env)).data

@@ -14,7 +14,7 @@ from real_clients.place import Place, Ran, Reach
 from real_clients.programs import program
 
 NAME = "Codex"
-KEY = "GW_KEY"
+KEY = "MOORING_KEY"
 """The variable that holds the key: Codex's configuration names it."""
 
 

@@ -9,7 +9,7 @@ from real_clients.place import Place, Ran, Reach
 from real_clients.programs import program
 
 NAME = "Gemini CLI"
-KEY = "GW_KEY"
+KEY = "MOORING_KEY"
 """The variable that holds the key: the settings refer to it."""
 QUIET: dict[str, Any] = {
     "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
@@ -33,7 +33,7 @@ class Gemini:
     def __init__(self, place: Place, way: Reach, model_url: str = "http://127.0.0.1:9") -> None:
         self._program = program(NAME)
         self._place = place
-        place.write(".gemini/settings.json", json.dumps({**QUIET, "mcpServers": {"gw": server(way)}}))
+        place.write(".gemini/settings.json", json.dumps({**QUIET, "mcpServers": {"mooring": server(way)}}))
         self._env = {
             "GEMINI_API_KEY": "dummy",
             "GOOGLE_GEMINI_BASE_URL": model_url,

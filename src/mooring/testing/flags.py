@@ -25,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
     add("--instructions", default="", help="the instructions it reports")
     add("--without", action="append", default=[], choices=CAPABILITIES, help="a capability it does not have; repeats")
     add("--tools", type=int, default=0, metavar="N", help="N more tools, tool_0 and so on, which answer like echo")
+    add("--tool", action="append", default=[], metavar="NAME", help="a tool of this name, which answers it; repeats")
     add("--page-size", type=int, default=0, metavar="N", help="lists come in pages of N items; 0 is one page")
     add("--repeat-cursor", action="store_true", help="every list page names the same next cursor, for ever")
     add("--huge", type=int, default=10_000_000, metavar="BYTES", help="size of what the tool huge answers")

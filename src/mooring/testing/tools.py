@@ -121,6 +121,11 @@ def _change(call: Call) -> Answer:
     return _text(name)
 
 
+def _named(call: Call) -> Answer:
+    """Answers its name"""
+    return _both({"tool": call.params["name"]})
+
+
 def _crash(call: Call) -> Answer:
     """Ends the process with `code` (default 1), unanswered"""
     die("crashed when asked to", call.params.get("arguments", {}).get("code", 1))
@@ -169,7 +174,8 @@ def offered(flags: Namespace) -> list[JSON]:
     """The tool list that the flags ask for."""
     known: list[JSON] = [_definition(name, run) for name, run in _TOOLS.items() if name != "change" or flags.changing]
     known += [_definition(name, run) for name, run in more.items()]
-    return known + [_definition(f"tool_{number}", _echo) for number in range(flags.tools)]
+    known += [_definition(f"tool_{number}", _echo) for number in range(flags.tools)]
+    return known + [_definition(name, _named) for name in flags.tool]
 
 
 def _definition(name: str, run: Callable[[Call], Answer]) -> JSON:
@@ -187,7 +193,8 @@ def _call(call: Call) -> Answer:
     name = call.params.get("name")
     if name not in [tool["name"] for tool in call.server.catalogue.lists["tools"]]:
         raise RpcError(INVALID_PARAMS, f"no tool {name}")
-    return {**_TOOLS, **more}.get(str(name), _echo)(call)
+    unknown = _named if name in call.server.flags.tool else _echo
+    return {**_TOOLS, **more}.get(str(name), unknown)(call)
 
 
 METHODS: dict[str, Callable[[Call], Answer]] = {"tools/call": _call}

@@ -8,6 +8,8 @@ from typing import Any, cast
 Schema = dict[str, Any]
 
 _DEPTH = 50
+_STEP = 0.5
+"""From a bound that is no value itself."""
 
 
 def smallest(schema: Any, root: Schema | None = None, depth: int = 0) -> Any:
@@ -63,12 +65,15 @@ def _number(schema: Schema, whole: bool) -> float:
     """The smallest one from 0 up, or the largest below."""
     low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
     above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
-    step = 1 if whole else 0.5
-    if max(low, above) >= 0:
-        return math.floor(above) + step if above >= low else math.ceil(low) if whole else low
-    if min(high, below) <= 0:
-        return math.ceil(below) - step if below <= high else math.floor(high) if whole else high
-    return 0
+    if whole:  # the same bounds in whole numbers, all of them inclusive
+        low = max(low if math.isinf(low) else math.ceil(low), above if math.isinf(above) else math.floor(above) + 1)
+        high = min(high if math.isinf(high) else math.floor(high), below if math.isinf(below) else math.ceil(below) - 1)
+        return low if low > 0 else min(high, 0)
+    if above >= max(low, 0):
+        return above + _STEP
+    if below <= min(high, 0):
+        return below - _STEP
+    return low if low > 0 else min(high, 0)
 
 
 def _referred(reference: str, root: Schema) -> Schema:
