@@ -339,6 +339,45 @@ async def test_a_question_ends_with_its_call(bench: Bench) -> None:
     await asyncio.wait_for(caller.cancelled.wait(), LIMIT)
 
 
+async def test_a_question_beside_the_only_call_is_answered_by_its_caller(bench: Bench) -> None:
+    """A18: SDKs ask on the GET stream unless a tool's author takes care to ask within the call."""
+    server = await bench.serve("legacy")
+
+    async def careless(it: Exchange, arguments: Any) -> Any:
+        await wait_for(lambda: server.outside)
+        answer = await server.outside[0].ask("elicitation/create", {"message": "who?"})
+        return {"said": answer.get("result")}
+
+    server.tools["careless"] = careless
+    connection, caller = await bench.connect(server), Ear()
+    assert (await call(connection, "careless", caller))["said"] == {"action": "accept"}
+    assert (caller.questions, bench.listener.questions) == (["elicitation/create"], [])
+
+
+async def test_a_question_that_fits_no_single_call_goes_to_the_listener(bench: Bench) -> None:
+    """A18: with two calls under way, or one that was just cancelled, it could be another caller's."""
+    server = await bench.serve("legacy")
+    begun: list[Exchange] = []
+
+    async def forever(it: Exchange, arguments: Any) -> None:
+        await it.stream()
+        begun.append(it)
+        await it.over.wait()
+
+    server.tools["forever"] = forever
+    connection, ears = await bench.connect(server), (Ear(), Ear())
+    tasks = [asyncio.create_task(call(connection, "forever", ear)) for ear in ears]
+    await wait_for(lambda: len(begun) == 2 and server.outside)
+    await server.outside[0].ask("roots/list", {})
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:1])
+    await server.outside[0].ask("roots/list", {})
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    assert bench.listener.questions == ["roots/list"] * 2
+    assert [ear.questions for ear in ears] == [[], []]
+
+
 async def test_a_question_outside_any_call_goes_to_the_listener(bench: Bench) -> None:
     server = await bench.serve("legacy")
     await bench.connect(server)

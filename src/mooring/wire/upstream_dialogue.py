@@ -1,7 +1,8 @@
 """What a server says and asks on the response streams of one HTTP conversation, and whom it reaches.
 
 Used by ``wire.http_upstream``. A stream belongs to one call, so what comes on it goes to that call's caller and nobody
-else; what comes on a stream of no call goes to the listener. Answers are found here and acted on by the caller of
+else; what comes on a stream of no call goes to the listener, but for questions: many servers ask there in the middle of
+a call, and while exactly one is under way it is that one's. Answers are found here and acted on by the caller of
 ``take``. It never touches a socket: replies leave through ``reply``.
 
 Source: MCP 2025-11-25 and 2026-07-28 "Streamable HTTP", "Progress", "Cancellation".
@@ -19,6 +20,7 @@ from msgspec import UNSET
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Caller, Listener
 from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, METHOD_NOT_FOUND, Answer, BadFrame, members, text
+from mooring.wire.stdio_upstream import GHOST
 from mooring.wire.upstream_params import without_tag
 
 QUESTIONS = 100
@@ -63,6 +65,8 @@ class Dialogue:
         self._listener = listener
         self._reply = reply
         self._questions: dict[bytes, tuple[Call | None, asyncio.Task[None]]] = {}
+        self._ghosts: set[int] = set()
+        """Calls that were cancelled a moment ago, on which the server may still be working."""
 
     def take(self, frame: bytes, call: Call | None) -> Answer | None:
         """One message on the stream of ``call``, or of none: passed on, or the answer to the call."""
@@ -83,7 +87,9 @@ class Dialogue:
 
     def over(self, call: Call) -> None:
         """The call is over: nobody answers its questions any more."""
-        self.calls.pop(call.id, None)
+        if self.calls.pop(call.id, None) is not None and call.answer.cancelled():
+            self._ghosts.add(call.id)
+            asyncio.get_running_loop().call_later(GHOST, self._ghosts.discard, call.id)
         for asker, question in self._questions.values():
             if asker is call:
                 question.cancel()
@@ -121,6 +127,7 @@ class Dialogue:
         if not self.asks or raw_id in self._questions or len(self._questions) >= QUESTIONS:
             self.strays += 1
             return
+        call = call or self._only_call()
         ask = self._listener.asked if call is None or call.caller is None else call.caller.ask
         if method == "ping":
             work = self._answer(raw_id, Answer(result=EMPTY))
@@ -131,6 +138,11 @@ class Dialogue:
         task = asyncio.get_running_loop().create_task(work)
         self._questions[raw_id] = (call, task)
         task.add_done_callback(lambda _: self._questions.pop(raw_id, None))
+
+    def _only_call(self) -> Call | None:
+        """The call under way; None when there is none, or when nobody can say which one is meant."""
+        calls = [call for call in self.calls.values() if call.caller is not None]
+        return calls[0] if len(calls) == 1 and not self._ghosts else None
 
     async def _question(
         self, raw_id: bytes, ask: Callable[[str, bytes], Awaitable[Answer]], method: str, params: bytes
