@@ -28,19 +28,21 @@ def server(way: Reach) -> dict[str, Any]:
 
 
 class Gemini:
-    """The program, in a place of its own, with the scripted model at ``model_url`` and Mooring as its server."""
+    """The program, in a place of its own, with the scripted model at ``model_url``, and Mooring as its server unless
+    ``way`` is None."""
 
-    def __init__(self, place: Place, way: Reach, model_url: str = "http://127.0.0.1:9") -> None:
+    def __init__(self, place: Place, way: Reach | None, model_url: str = "http://127.0.0.1:9") -> None:
         self._program = program(NAME)
         self._place = place
-        place.write(".gemini/settings.json", json.dumps({**QUIET, "mcpServers": {"mooring": server(way)}}))
+        servers = {"mcpServers": {"mooring": server(way)}} if way else {}
+        place.write(".gemini/settings.json", json.dumps({**QUIET, **servers}))
         self._env = {
             "GEMINI_API_KEY": "dummy",
             "GOOGLE_GEMINI_BASE_URL": model_url,
             "GEMINI_TELEMETRY_ENABLED": "false",
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
             "GEMINI_CLI_NO_RELAUNCH": "true",  # else it starts itself again, in a process that survives
-            KEY: way.key,
+            KEY: way.key if way else "",
         }
 
     async def ask(self, prompt: str) -> list[dict[str, Any]]:
