@@ -101,7 +101,7 @@ def cable() -> Iterator[Cable]:
 
 
 async def test_a_client_in_a_container_is_served_with_a_key_under_a_known_name(cable: Cable, start: Start) -> None:
-    """R27: by the address, and by the names in ``allowed_hosts``; nobody else is."""
+    """R26: by the address, and by the names in ``allowed_hosts``; nobody else is."""
     gateway = {"listen": [f"{cable.host}:0"], "allowed_hosts": [NAME], "public_url": f"http://{NAME}:7420"}
     daemon = await start({"box": server()}, None, gateway)
     assert daemon.endpoint.startswith(f"http://{cable.host}:")
