@@ -36,7 +36,7 @@ async def test_a_tool_that_is_added_while_it_runs_is_called(
     async with await gateway.client("w") as client:
         await client.open()
         added = f"added_{len((await client.result('tools/list'))['tools'])}"
-    prompt = f'%call box_change\n%call box_sleep {{"seconds": 0.5}}\n%call {added} {{"text": "new"}}'
+    prompt = f'%call box_change\n%call box_sleep {{"seconds": 2}}\n%call {added} {{"text": "new"}}'
     said = await ClaudeCode(place, model.url).ask(way, prompt)
     assert f"mcp__mooring__box_{added}" not in model.turns[0].offered
     assert said["result"] == 'got:\n{"text":"new"}'
