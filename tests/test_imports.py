@@ -27,6 +27,7 @@ LAYERS = {
     "wire.egress": DECIDE,
     "wire.headers": DECIDE,
     "wire.lines": DECIDE,
+    "wire.param_headers": DECIDE,
     "wire.sse": DECIDE,
     "wire.upstream_params": DECIDE,
     "wire.upstream_refusal": DECIDE,

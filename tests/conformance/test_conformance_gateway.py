@@ -57,3 +57,22 @@ async def test_the_legacy_handshake_is_no_method_of_the_modern_era(endpoint: str
     async with modern(endpoint, {}) as client:
         answer = await client.request("initialize", {})
         assert (answer["error"]["code"], client.replies[-1].status) == (-32601, 404)
+
+
+@pytest.mark.parametrize("cell", ["stdio-modern", "http-modern", "http-legacy"])
+async def test_arguments_repeated_as_headers_must_agree_with_the_body(cell: str, tmp_path: Path) -> None:
+    """SEP-2243, whatever the server behind the gateway is."""
+    call = {"name": "test_x_mcp_header", "arguments": {"region": "eu"}}
+    async with gateway(cell, tmp_path) as url, modern(url, {}) as client:
+        await client.result("tools/list")
+        for headers in ({}, {"Mcp-Param-Region": "us"}):
+            answer = await client.request("tools/call", call, headers)
+            assert (answer["error"]["code"], client.replies[-1].status) == (-32020, 400)
+        answer = await client.request("tools/call", call, {"mcp-param-region": "=?base64?ZXU=?="})
+        assert answer["result"]["content"]
+
+
+async def test_a_legacy_client_need_not_know_that_a_server_wants_arguments_in_headers(tmp_path: Path) -> None:
+    async with gateway("http-modern", tmp_path) as url, HttpClient(url, era="legacy", timeout=30) as client:
+        await client.open()
+        assert not (await client.call("test_x_mcp_header", {"region": "Zoë"})).get("isError")

@@ -165,6 +165,7 @@ class FakeRequest:
         self.params = params
         self.era: Era = era
         self.version = session.version
+        self.headers: dict[bytes, bytes] = {}
         self.told: list[tuple[str, bytes]] = []
         self.questions: list[str] = []
         self.answer: Callable[[], Awaitable[Answer]] | None = None

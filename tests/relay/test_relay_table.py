@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.plan import Functions, Mount, ToolRules, Variant
+from mooring.config.plan import Functions, Mount, Process, Remote, ToolRules, Variant
 from mooring.nouns import Facts, Item, Listing
 from mooring.relay.table import NAME_LIMIT, advertised, build, literal_prefix
 
@@ -123,3 +123,23 @@ def test_a_name_of_exactly_sixty_characters_is_kept_and_one_more_is_shortened() 
 def test_the_literal_prefix_of_a_template_ends_at_its_first_expression() -> None:
     assert literal_prefix("file:///{+path}") == "file:///"
     assert literal_prefix("plain") == "plain"
+
+
+def test_a_tool_whose_marks_break_the_rules_is_left_out_only_where_it_would_be_used_over_http() -> None:
+    """SEP-2243: HTTP clients must reject such a definition; a server on stdio never sees a header."""
+    schema = {"type": "object", "properties": {"r": {"type": "array", "x-mcp-header": "R"}}}
+    right = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "R"}}}
+    offered = tuple(
+        Item(name, msgspec.json.encode({"name": name, "inputSchema": given}))
+        for name, given in (("wrong", schema), ("right", right))
+    )
+    launches = {"remote": Remote("https://x.test/mcp"), "port": Process(("x",), port=1), "stdio": Process(("x",))}
+    for name, launch in launches.items():
+        for era in ("legacy", "modern"):
+            listing = Listing(Facts(era, "v", b'{"tools":{}}'), tools=offered)
+            definition = msgspec.structs.replace(variant(name), launch=launch)
+            table = build([mount(name, "")], {name: definition}, {name: listing})
+            kept = ["right"] if era == "modern" and name != "stdio" else ["wrong", "right"]
+            assert list(table.tools) == kept
+            assert [mark.header for mark in table.tools["right"].marks] == ["Mcp-Param-R"]
+            assert ["'wrong' of" in problem.message for problem in table.problems] == [True] * (2 - len(kept))

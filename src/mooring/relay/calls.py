@@ -17,6 +17,7 @@ from mooring.relay.table import Route
 from mooring.relay.views import Views
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
+from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
 
 LINK_SCAN_LIMIT = 1 << 20
@@ -59,6 +60,10 @@ class Calls:
             data = {"tool": name, "key": principal.key_id, "reason": reason}
             self._events.emit(Event("policy.denied", time.time(), principal.workspace, data=data))
             return refusals.unknown_tool(request.era)
+        if route.marks and request.era == "modern" and request.headers:
+            mismatch = disagreement(route.marks, request.params, request.headers)
+            if mismatch is not None:
+                return mismatch
         answer = await self._timed(request, route, named(request, parts, "name", route))
         self._remember_links(request, route, answer)
         return answer

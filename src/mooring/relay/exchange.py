@@ -10,8 +10,9 @@ import asyncio
 from typing import Self
 
 from mooring.errors import TimedOut
-from mooring.wire import eras, jsonrpc
+from mooring.wire import eras, jsonrpc, param_headers
 from mooring.wire.jsonrpc import Answer
+from mooring.wire.param_headers import Marked
 from mooring.wire.session import Request
 
 TOTAL_LIMIT = 3600.0
@@ -29,8 +30,10 @@ _CANCELLED = {
 class Exchange:
     """An async context manager around the wait for one answer. Raises TimedOut on its way out."""
 
-    def __init__(self, request: Request, server: str, silence: float) -> None:
+    def __init__(self, request: Request, server: str, silence: float, marks: tuple[Marked, ...] = ()) -> None:
+        """``marks``: the arguments that go into headers too."""
         self._request = request
+        self._marks = marks
         self._server = server
         self._silence = silence
         self._loop = asyncio.get_running_loop()
@@ -66,6 +69,12 @@ class Exchange:
                 server=self._server,
                 phase="call",
             ) from None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the request carries over HTTP: its parameters, as the tool's schema wants them and as the client sent
+        more of them."""
+        return param_headers.outgoing(self._marks, self._request.params, self._request.headers)
 
     def heard(self, method: str, params: bytes) -> None:
         """The server reports something about this call."""

@@ -150,7 +150,7 @@ class Forward:
         facts = connection.facts
         variant = route.variant
         try:
-            async with Exchange(request, variant.server, variant.timeouts.call) as exchange:
+            async with Exchange(request, variant.server, variant.timeouts.call, route.marks) as exchange:
                 outgoing = bridge.outgoing(request, params, facts)
                 if request.era == "legacy" and facts.era == "modern":
                     answer = await completed(connection, request.method, outgoing, exchange)

@@ -50,6 +50,7 @@ class ParkedCall:
         self.method = request.method
         self.params = request.params
         self.version = request.version
+        self.headers = request.headers
         self.asking = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

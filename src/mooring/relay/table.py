@@ -9,17 +9,20 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from mooring.access.policy import offered
-from mooring.config.plan import Mount, ToolRules, Variant
-from mooring.nouns import Item, Listing, Problem
+from mooring.config.plan import Launch, Mount, Remote, ToolRules, Variant
+from mooring.nouns import Facts, Item, Listing, Problem
 from mooring.wire import jsonrpc
+from mooring.wire.param_headers import MARK, InvalidMarks, Marked, marked
 
 NAME_LIMIT = 60
 """Longest advertised name: model APIs allow 64, and clients put a few characters of their own in front."""
 _KEPT = 51
+_MARK = MARK.encode()
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -33,6 +36,8 @@ class Route(msgspec.Struct, frozen=True):
     variant: Variant
     raw: bytes
     """The listed item as this workspace sees it."""
+    marks: tuple[Marked, ...] = ()
+    """The arguments of a tool that requests repeat as headers."""
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -69,7 +74,9 @@ def build(mounts: Sequence[Mount], variants: Mapping[str, Variant], listings: Ma
     tools = [
         route
         for mount, variant, listing in listed
-        for route in _renamed(mount, variant, listing.tools, (variant.tools, mount.tools))
+        for route in _marked(
+            _renamed(mount, variant, listing.tools, (variant.tools, mount.tools)), listing.facts, problems
+        )
     ]
     prompts = [route for mount, variant, listing in listed for route in _renamed(mount, variant, listing.prompts, ())]
     resources = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.resources)]
@@ -102,6 +109,31 @@ def _renamed(mount: Mount, variant: Variant, items: Iterable[Item], rules: tuple
         name = advertised(mount.prefix, item.name)
         raw = item.raw if name == item.name else jsonrpc.replace(item.raw, name=jsonrpc.text(name))
         yield Route(name, item.name, mount, variant, raw)
+
+
+def _marked(routes: Iterable[Route], facts: Facts, problems: list[Problem]) -> Iterable[Route]:
+    """Tools with what their schemas say about headers. A tool that breaks the rules must not be used over HTTP; on
+    stdio its marks mean nothing."""
+    for route in routes:
+        try:
+            marks = marked(_schema(route.raw)) if _MARK in route.raw else ()
+        except InvalidMarks as error:
+            if not (facts.era == "modern" and _speaks_http(route.variant.launch)):
+                yield route
+                continue
+            problems.append(
+                Problem("warning", f"the tool {route.upstream!r} of {route.mount.server} is left out: {error}")
+            )
+        else:
+            yield msgspec.structs.replace(route, marks=marks) if marks else route
+
+
+def _schema(raw: bytes) -> Any:
+    return jsonrpc.value(jsonrpc.members(raw).get("inputSchema", jsonrpc.EMPTY))
+
+
+def _speaks_http(launch: Launch) -> bool:
+    return isinstance(launch, Remote) or getattr(launch, "port", None) is not None
 
 
 def _kept(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
@@ -45,6 +45,7 @@ class _Watch:
         self.targets: set[Target] = set()
         self.begun: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[None] | None = None
+        self.headers: Mapping[str, str] = {}
 
     def heard(self, method: str, params: bytes) -> None:
         if method == _UPDATED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mooring.nouns import Era, Principal
@@ -47,6 +47,7 @@ class LocalRequest:
         self.method = method
         self.params = params
         self.version = session.version
+        self.headers: Mapping[bytes, bytes] = {}
         self._heard = heard
 
     def heard(self, method: str, params: bytes) -> None:

@@ -7,6 +7,7 @@ progress tokens and cancellation; callers own meaning.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from mooring.nouns import Facts
@@ -15,6 +16,11 @@ from mooring.wire.jsonrpc import Answer
 
 class Caller(Protocol):
     """Where the things go that a server says while it works on a request."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What the request carries over HTTP to a modern server, besides the usual."""
+        ...
 
     def heard(self, method: str, params: bytes) -> None:
         """A notification that belongs to this request: progress (token already the caller's own), log message."""

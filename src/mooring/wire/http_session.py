@@ -13,7 +13,7 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 from mooring.errors import MooringError, Refused
 from mooring.nouns import Era, Principal
@@ -180,6 +180,11 @@ class HttpCall:
         self.task: asyncio.Task[object] | None = None
         """The task of its own that it has in a batch; else the one of the HTTP request."""
         self.cancelled = False
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """Of the HTTP request."""
+        return self._http.headers
 
     def heard(self, method: str, params: bytes) -> None:
         """Send a notification that belongs to this call; lost when the client is gone."""

@@ -210,8 +210,11 @@ class HttpConnection:
         """One request and its answer, over as many connections as it takes."""
         events = Events()
         frame = jsonrpc.request(b"%d" % call.id, call.method, call.params)
+        headers = _headers(call.method, call.params, session)
+        if self._modern and call.caller is not None:
+            headers = {**headers, **call.caller.headers}
         try:
-            async with self._http.exchange("POST", _headers(call.method, call.params, session), frame) as reply:
+            async with self._http.exchange("POST", headers, frame) as reply:
                 if call.method == "initialize" and reply.ok:
                     self._granted = reply.headers.get("mcp-session-id", "")
                 if not reply.streams:

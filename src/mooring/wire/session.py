@@ -6,7 +6,7 @@ Fronts (``wire.http_front``, ``wire.stdio_front``, the in-process client) implem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from mooring.nouns import Era, Principal
@@ -64,6 +64,11 @@ class Request(Protocol):
 
     @property
     def version(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """Of the HTTP request, by lowercase name; empty where the transport has none."""
+        ...
 
     def heard(self, method: str, params: bytes) -> None:
         """Send a notification that belongs to this request back to the caller."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from msgspec import UNSET
@@ -100,6 +100,7 @@ class StdioRequest:
         self.params = params
         self.era: Era = conversation.session.era
         self.version = conversation.session.version
+        self.headers: Mapping[bytes, bytes] = {}
         self.open = True
         """False once it is answered or cancelled."""
         self.task: asyncio.Task[None]

@@ -107,6 +107,7 @@ class _Subscriber:
         self._listener = listener
         self._missed = missed
         self._heard_before = False
+        self.headers: Mapping[str, str] = {}
 
     def heard(self, method: str, params: bytes) -> None:
         if method != "notifications/subscriptions/acknowledged":
