@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.wire.egress import Forbidden, Reach, check_addresses, check_url, nearest, reach
+from mooring.wire.egress import Forbidden, Reach, check_addresses, check_url, reach, standing
 from mooring.wire.egress_transport import GuardedTransport, trust
 from raw_http_server import Exchange, RawServer
 
@@ -96,11 +96,25 @@ def test_one_forbidden_address_spoils_all() -> None:
         check_addresses("h", ["127.0.0.1"], "private")
 
 
-def test_the_configured_server_says_how_far_it_is_trusted() -> None:
-    assert nearest(["93.184.216.34"]) == "public"
-    assert nearest(["93.184.216.34", "10.0.0.1"]) == "private"
-    assert nearest(["::1", "127.0.0.1"]) == "loopback"
-    assert nearest(["169.254.1.1"]) == "public"
+@pytest.mark.parametrize(
+    ("host", "addresses", "expected"),
+    [
+        ("far.example", ["93.184.216.34"], "public"),
+        ("far.example", ["10.0.0.1"], "private"),
+        ("far.example", ["93.184.216.34", "10.0.0.1"], "public"),
+        ("far.example", ["127.0.0.1"], "public"),
+        ("far.example", ["10.0.0.1", "127.0.0.1"], "public"),
+        ("169.254.1.1", ["169.254.1.1"], "public"),
+        ("localhost", ["::1", "127.0.0.1"], "loopback"),
+        ("localhost", ["10.0.0.1"], "public"),
+        ("web.localhost", ["127.0.0.1"], "loopback"),
+        ("127.0.0.2", ["127.0.0.2"], "loopback"),
+        ("::1", ["::1"], "loopback"),
+    ],
+)
+def test_the_configured_server_says_how_far_it_is_trusted(host: str, addresses: list[str], expected: Reach) -> None:
+    """By its name as it is written, where that counts: what a name stands for is up to its owner, at any moment."""
+    assert standing(host, addresses) == expected
 
 
 async def test_a_server_on_this_machine_may_send_to_this_machine() -> None:

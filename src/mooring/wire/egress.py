@@ -73,15 +73,30 @@ def _inner(address: Address) -> Address:
     return address
 
 
-def nearest(addresses: Iterable[str]) -> Reach:
-    """How near the server of the configuration is, by all its addresses: what it may send Mooring to."""
+def standing(host: str, addresses: Iterable[str]) -> Reach:
+    """How near the server of the configuration is: what it may send Mooring to. A server elsewhere can give its name
+    any address from one moment to the next, so being on this machine takes a local name or address in the
+    configuration, and being private takes all addresses."""
     found = {reach(address) for address in addresses}
-    return "loopback" if "loopback" in found else "private" if "private" in found else "public"
+    if _local(host) or _is_loopback(host):
+        return "loopback" if found == {"loopback"} else "public"
+    return "private" if found == {"private"} else "public"
+
+
+def _local(host: str) -> bool:
+    return host in _LOCAL_NAMES or host.endswith(".localhost")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return reach(host) == "loopback"
+    except ValueError:
+        return False
 
 
 def check_url(url: str, trusted: Reach) -> str:
     """The host of a URL that may be tried, in lower case: https, or http on this machine for those who are trusted
-    with it; no user or password. ``trusted``: ``nearest`` of the configured server. Raises Forbidden."""
+    with it; no user or password. ``trusted``: ``standing`` of the configured server. Raises Forbidden."""
     try:
         parts = urlsplit(url)
         host, _ = (parts.hostname or "").rstrip("."), parts.port
@@ -89,8 +104,7 @@ def check_url(url: str, trusted: Reach) -> str:
         raise Forbidden("a server named a URL that is none") from None
     if parts.username is not None or parts.password is not None:
         raise Forbidden(f"a server named a URL with a user in it, at {host}")
-    local = host in _LOCAL_NAMES or host.endswith(".localhost")
-    if parts.scheme != "https" and not (parts.scheme == "http" and local and trusted == "loopback"):
+    if parts.scheme != "https" and not (parts.scheme == "http" and _local(host) and trusted == "loopback"):
         raise Forbidden(f"a server named {parts.scheme}://{host}; only https is gone to")
     if not host:
         raise Forbidden("a server named a URL without a host")

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 import httpx2
 
-from mooring.wire.egress import Reach, check_addresses, check_url, nearest
+from mooring.wire.egress import Reach, check_addresses, check_url, standing
 from mooring.wire.http_client import tls_context
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
@@ -28,7 +28,7 @@ async def resolve(host: str, port: int) -> list[str]:
 async def trust(url: str, find: Resolve = resolve) -> Reach:
     """What a server configured at ``url`` may send Mooring to. Raises OSError."""
     parts = httpx2.URL(url)
-    return nearest(await find(parts.host, parts.port or (443 if parts.scheme == "https" else 80)))
+    return standing(parts.host, await find(parts.host, parts.port or (443 if parts.scheme == "https" else 80)))
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
