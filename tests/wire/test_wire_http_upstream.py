@@ -203,15 +203,6 @@ async def test_a_memory_that_is_out_of_date_is_corrected(bench: Bench) -> None:
     assert (await bench.connect(server, era="legacy")).facts.era == "modern"
 
 
-async def test_an_era_can_be_demanded(bench: Bench) -> None:
-    server = await bench.serve("dual")
-    assert (await bench.connect(server, want="legacy", capabilities=b'{"roots":{}}')).facts.era == "legacy"
-    assert server.last("initialize").message["params"]["capabilities"] == {"roots": {}}
-    legacy = await bench.serve("legacy")
-    with pytest.raises(UpstreamProtocol):
-        await bench.connect(legacy, want="modern")
-
-
 @pytest.mark.parametrize("era", ERAS)
 async def test_payloads_keep_their_bytes(bench: Bench, era: Era) -> None:
     """A17: numbers of thirty digits, lone surrogates, fields nobody knows; in JSON and on a stream."""
@@ -664,7 +655,7 @@ async def test_a_login_is_asked_for_at_the_start(bench: Bench) -> None:
         return True
 
     server.override = refuse
-    with pytest.raises(Unavailable, match="check auth and headers"):
+    with pytest.raises(Unavailable, match="check the token in its auth or headers"):
         await bench.connect(server)
     assert server.methods() == ["server/discover"]
 
@@ -809,3 +800,16 @@ async def test_the_refusal_of_the_new_transport_is_told_when_there_is_no_old_one
     server.override = nothing
     with pytest.raises(UpstreamProtocol, match=r"refused initialize: .*HTTP 404"):
         await bench.connect(server)
+
+
+async def test_a_tool_that_wants_other_headers_is_listed_anew(bench: Bench) -> None:
+    """Its schema may have changed which arguments are repeated as headers."""
+    server = await bench.serve("modern")
+
+    async def mismatch(it: Exchange, arguments: Any) -> None:
+        await it.error(400, -32020, "Header mismatch")
+
+    server.tools["strict"] = mismatch
+    connection = await bench.connect(server)
+    assert (await call(connection, "strict"))["code"] == -32020
+    assert await bench.listener.next() == ("notifications/tools/list_changed", {})

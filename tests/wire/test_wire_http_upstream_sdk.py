@@ -96,7 +96,7 @@ async def ask(connection: Connection, method: str, params: dict[str, Any], calle
 
 
 @pytest.mark.parametrize(
-    ("transport", "want", "version"),
+    ("transport", "era", "version"),
     [
         (["streamable-http"], None, "2026-07-28"),
         (["streamable-http", "json"], None, "2026-07-28"),
@@ -105,14 +105,12 @@ async def ask(connection: Connection, method: str, params: dict[str, Any], calle
         (["sse"], None, "2025-11-25"),
     ],
 )
-async def test_the_sdks_server_is_spoken_with(transport: list[str], want: Era | None, version: str) -> None:
+async def test_the_sdks_server_is_spoken_with(transport: list[str], era: Era | None, version: str) -> None:
     """R10, R27, A15: from the moment it starts; calls side by side, progress, dialogue, both eras and HTTP+SSE."""
     exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
     path = "/sse" if transport == ["sse"] else "/mcp"
     async with asyncio.timeout(LIMIT), serving(*transport) as port:
-        terms = Terms(
-            *("sdk", exited, Ear(), b'{"elicitation":{}}', LIMIT, lambda step: None), want=want, starting=True
-        )
+        terms = Terms(*("sdk", exited, Ear(), b'{"elicitation":{}}', LIMIT, lambda step: None), era=era, starting=True)
         async with connect(Url(f"http://localhost:{port}{path}"), terms) as connection:
             assert connection.facts.version == version
             assert connection.facts.instructions == "be kind"

@@ -100,7 +100,6 @@ class Bench:
         script: str,
         *,
         era: Era | None = "legacy",
-        want: Era | None = None,
         timeout: float = LIMIT,
         capabilities: bytes = b"{}",
     ) -> StdioConnection:
@@ -113,7 +112,6 @@ class Bench:
                 listener=self.listener,
                 era=era,
                 capabilities=capabilities,
-                want=want,
                 timeout=timeout,
                 phase=self.phases.append,
                 name="scripted",
@@ -326,14 +324,11 @@ async def test_an_outdated_verdict_is_corrected(bench: Bench) -> None:
     assert connection.facts.era == "modern"
 
 
-async def test_a_forced_era_is_kept(bench: Bench) -> None:
+async def test_a_refused_initialize_says_why(bench: Bench) -> None:
     """A16"""
+    refusing = "fail(expect('server/discover'), -32601); fail(expect('initialize'), -32601, 'no way')"
     with pytest.raises(UpstreamProtocol, match="refused initialize: no way"):
-        await bench.connect("fail(expect('initialize'), -32601, 'no way'); read()", want="legacy")
-    with pytest.raises(UpstreamProtocol, match="does not speak 2026-07-28"):
-        await bench.connect("fail(expect('server/discover'), -32601); read()", era="legacy", want="modern")
-    connection = await bench.connect("describe(expect('server/discover')); read()", era="legacy", want="modern")
-    assert connection.facts.era == "modern"
+        await bench.connect(refusing, era=None)
 
 
 @pytest.mark.parametrize("answer", ["welcome(hello, '2031-01-01')", "welcome(hello, '2026-07-28')", "reply(hello)"])
@@ -355,8 +350,6 @@ async def test_an_exit_in_initialize_is_a_failed_start_with_the_code(bench: Benc
     with pytest.raises(StartFailed, match="exited with code 3") as error:
         await bench.connect("read(); sys.exit(3)")
     assert error.value.details == {"server": "scripted", "phase": "initialize"}
-    with pytest.raises(StartFailed):
-        await bench.connect("read(); sys.exit(3)", want="modern")
 
 
 # ---- calls

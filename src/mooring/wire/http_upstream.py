@@ -22,13 +22,14 @@ from mooring.errors import Crashed, MooringError, UpstreamProtocol
 from mooring.nouns import Facts
 from mooring.wire import jsonrpc, upstream_listening
 from mooring.wire.connection import Caller, Listener
+from mooring.wire.eras import HEADER_MISMATCH
 from mooring.wire.http_client import HttpClient, Reply
 from mooring.wire.jsonrpc import EMPTY, METHOD_NOT_FOUND, Answer, members, text
 from mooring.wire.sse import Events
 from mooring.wire.upstream_dialogue import Call, Dialogue, answer_in
 from mooring.wire.upstream_handshake import Handshake
 from mooring.wire.upstream_params import declared_lists, mirrored, own_token
-from mooring.wire.upstream_refusal import forgotten, outdated, refusal, status_of, suggests_legacy
+from mooring.wire.upstream_refusal import code_of, forgotten, outdated, refusal, status_of, suggests_legacy
 
 ASIDE = 5.0
 """Seconds for a message that nobody waits for: notifications, answers to questions."""
@@ -204,6 +205,8 @@ class HttpConnection:
             await self._renew(session)
             answer = await self._exchange(call, self._session)
         self._remember(call, answer)
+        if self._modern and call.method == "tools/call" and code_of(answer) == HEADER_MISMATCH:
+            self._listener.announced("notifications/tools/list_changed", EMPTY)  # the tool wants other headers now
         return answer
 
     async def _exchange(self, call: Call, session: Session | None) -> Answer:
@@ -302,7 +305,7 @@ class HttpConnection:
             )
             try:
                 async with asyncio.timeout(self._timeout):
-                    self.facts = await handshake.run("legacy", "legacy")
+                    self.facts = await handshake.run_legacy()
                     await self._begin_session()
             except (TimeoutError, MooringError) as error:
                 what = f"{self._name} forgot the session and gave no new one: {error}"

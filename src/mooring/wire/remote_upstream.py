@@ -36,9 +36,9 @@ LONGEST_KNOCK = 0.25
 class Terms(msgspec.Struct, frozen=True):
     """On what terms to open a conversation.
 
-    ``exited`` resolves with the exit code when the server's process is gone. ``era``: what it spoke last time, a hint;
-    ``want``: what it must speak. ``timeout``: seconds for the handshake. ``starting``: the server is just being
-    started, so that whatever says it is not there yet is waited out.
+    ``exited`` resolves with the exit code when the server's process is gone. ``era``: what it spoke last time, a hint.
+    ``timeout``: seconds for the handshake. ``starting``: the server is just being started, so that whatever says it is
+    not there yet is waited out.
     """
 
     name: str
@@ -48,7 +48,6 @@ class Terms(msgspec.Struct, frozen=True):
     timeout: float
     phase: Callable[[str], None]
     era: Era | None = None
-    want: Era | None = None
     starting: bool = False
 
 
@@ -60,8 +59,9 @@ async def connect(endpoint: Url, terms: Terms) -> AsyncGenerator[Connection]:
     Raises StartFailed when it cannot be reached or its process ended, TimedOut when it did not answer in time,
     Unavailable when it wants a login, UpstreamProtocol when no version is spoken by both.
     """
-    client = HttpClient(terms.name, endpoint.url, endpoint.headers, endpoint.socket)
-    async with client as http, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        client = HttpClient(terms.name, endpoint.url, endpoint.headers, endpoint.socket)
+        http = await stack.enter_async_context(client)
         way = _old if endpoint.transport == "sse" else _streamable
         try:
             connection = await _opened(stack, way, http, terms)
@@ -129,9 +129,9 @@ async def _streamable(stack: AsyncExitStack, http: HttpClient, terms: Terms) -> 
     connection = HttpConnection(terms.name, http, terms.listener, terms.capabilities, terms.timeout)
     stack.push_async_callback(connection.close)
     try:
-        facts = await _handshake(connection.knock, terms).run(terms.era, terms.want)
+        facts = await _handshake(connection.knock, terms).run(terms.era)
     except UpstreamProtocol as error:
-        if connection.refused_with in OLD_TRANSPORT and terms.want != "modern":
+        if connection.refused_with in OLD_TRANSPORT:
             raise _OldTransport(error) from None
         raise
     await connection.agree(facts)
@@ -140,7 +140,7 @@ async def _streamable(stack: AsyncExitStack, http: HttpClient, terms: Terms) -> 
 
 async def _old(stack: AsyncExitStack, http: HttpClient, terms: Terms) -> Connection:
     connection = await stack.enter_async_context(opened(http, terms.listener))
-    facts = await _handshake(connection.begin, terms).run("legacy", terms.want or "legacy")
+    facts = await _handshake(connection.begin, terms).run_legacy()
     connection.agree(facts, terms.capabilities)
     return connection
 

@@ -70,7 +70,6 @@ async def connect(
     listener: Listener,
     era: Era | None,
     capabilities: bytes,
-    want: Era | None = None,
     timeout: float,
     phase: Callable[[str], None],
     name: str,
@@ -78,7 +77,7 @@ async def connect(
 ) -> AsyncGenerator[StdioConnection[Pipe], None]:
     """Talk to the server behind ``pipes``, which are taken over, from the first message on.
 
-    ``era``: what it spoke last time, a hint; ``want``: what it must speak. ``timeout``: seconds for the handshake.
+    ``era``: what it spoke last time, a hint. ``timeout``: seconds for the handshake.
     ``name``: the server, for messages. Leaving the block closes the server's stdin.
 
     Raises NeedsRespawn when the probe ended the server; else StartFailed when it ended, TimedOut when it did not
@@ -92,7 +91,7 @@ async def connect(
         )
         try:
             async with asyncio.timeout(timeout):
-                connection.agree(await handshake.run(era, want), capabilities)
+                connection.agree(await handshake.run(era), capabilities)
         except TimeoutError:
             message = f"{name} did not answer {handshake.step} within {timeout:g} s"
             raise TimedOut(message, server=name, phase=handshake.step) from None

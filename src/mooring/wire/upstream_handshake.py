@@ -66,27 +66,27 @@ class Handshake:
         self._patience = patience
         self._phase = phase
 
-    async def run(self, era: Era | None, want: Era | None) -> Facts:
-        """What the server is. ``era``: what it was last time; ``want``: what it must be.
+    async def run(self, era: Era | None) -> Facts:
+        """What the server is. ``era``: what it was last time.
 
         Raises UpstreamProtocol when there is no version in common, Crashed when the server goes away.
         """
-        if (want or era) != "legacy":
-            self.blame_probe = want is None
-            return await self._probe(want)
-        answer = await self._initialize()
-        if answer.error is None or want == "legacy":
-            return self._legacy(answer)
-        return await self._probe(want)  # what is remembered is out of date
+        if era == "legacy":
+            answer = await self._initialize()
+            if answer.error is None:
+                return self._legacy(answer)
+        self.blame_probe = era != "legacy"
+        return await self._probe()
 
-    async def _probe(self, want: Era | None) -> Facts:
+    async def run_legacy(self) -> Facts:
+        """Like ``run`` where only the legacy era makes sense: on a transport or in a session that belongs to it."""
+        return self._legacy(await self._initialize())
+
+    async def _probe(self) -> Facts:
         discover = self._discover(MODERN_VERSIONS[0])
-        if want is None and not await _settled(discover, self._patience):
+        if not await _settled(discover, self._patience):
             return await self._both(discover)
-        facts = await self._modern(await discover)
-        if facts is None and want == "modern":
-            raise self._broken(f"does not speak {MODERN_VERSIONS[0]}")
-        return facts or await self._insist(await self._initialize())
+        return await self._modern(await discover) or await self._insist(await self._initialize())
 
     async def _both(self, discover: asyncio.Future[Answer]) -> Facts:
         """The probe met silence: see the head of this module."""

@@ -23,7 +23,7 @@ def refusal(name: str, method: str, status: int, location: str = "") -> MooringE
     """The error for a request that was answered with ``status`` and no message. ``location``: of a redirect."""
     what = f"{name} answered {method} with HTTP {status}"
     if status in LOGIN:
-        message = f"{what}: it wants a login; check auth and headers of the server"
+        message = f'{what}: it wants a login; set auth = "oauth", or check the token in its auth or headers'
         return Unavailable(message, server=name, phase="call", http=status)
     if status == 429 or status in AWAY:
         return Busy(f"{what}; try again later", server=name, phase="call", http=status)
@@ -67,7 +67,10 @@ def outdated(status: int, answer: Answer | None) -> bool:
     """Whether a server that used to be modern refuses like one that is not, or like no MCP server at all."""
     if status not in OLD_TRANSPORT:
         return False
-    if answer is None or answer.error is None:
-        return True
-    code = bytes(fields(answer.error).get("code", b"0"))
-    return code.lstrip(b"-").isdigit() and len(code) < 12 and int(code) in _LEGACY_CODES
+    return answer is None or answer.error is None or code_of(answer) in _LEGACY_CODES
+
+
+def code_of(answer: Answer) -> int:
+    """The code of an error; 0 where there is none."""
+    code = bytes(fields(answer.error).get("code", b"0")) if answer.error is not None else b"0"
+    return int(code) if code.lstrip(b"-").isdigit() and len(code) < 12 else 0
