@@ -100,6 +100,10 @@ class Mooring:
         """Start the running instances of a server anew, and those that back off without waiting; how many that were."""
         return await self._ask("restart", int, server=server)
 
+    async def retry(self, server: str) -> None:
+        """Something that kept a server from serving is gone, such as a missing login: try again without waiting."""
+        await self._ask("retry", dict[str, Any], server=server)
+
     async def stop(self) -> None:
         """End the daemon."""
         await self._ask("stop", dict[str, Any])

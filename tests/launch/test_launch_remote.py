@@ -56,7 +56,12 @@ async def test_a_value_that_no_header_can_carry_is_refused_without_being_shown(v
     assert value not in str(raised.value)
 
 
-@pytest.mark.parametrize(("launch", "why"), [(Remote("https://x", auth="oauth"), "oauth"), (Process(("cat",)), "url")])
+@pytest.mark.parametrize("url", ["https://x/mcp", "http://localhost:1/mcp", "http://127.0.0.1/mcp", "http://[::1]/mcp"])
+def test_one_logs_in_where_nobody_can_read_along(url: str) -> None:
+    assert not unsupported(Remote(url, auth="oauth"))
+
+
+@pytest.mark.parametrize(("launch", "why"), [(Remote("http://x", auth="oauth"), "https"), (Process(("cat",)), "url")])
 async def test_what_it_cannot_open_has_a_reason(launch: Remote | Process, why: str) -> None:
     """R12"""
     assert why in unsupported(launch)

@@ -28,6 +28,7 @@ VERBS = {
     "server": "server",
     "key": "key",
     "secret": "secret",
+    "auth": "auth",
     "import": "importing",
     "export": "export",
     "env": "env",

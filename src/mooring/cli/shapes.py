@@ -62,6 +62,25 @@ class TrialReport(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
+class LoginRow(msgspec.Struct, frozen=True):
+    """One line of ``mooring auth status``; also what ``mooring auth login`` prints. Never a token."""
+
+    server: str
+    variant: str
+    url: str
+    state: Literal["logged in", "expired", "insufficient", "logged out"]
+    """``expired``: only a new login helps; ``insufficient``: the server wants more scopes than were granted."""
+    issuer: str = ""
+    """The authorization server."""
+    client_id: str = ""
+    scopes: tuple[str, ...] = ()
+    """Granted."""
+    expires_at: float | None = None
+    """When the token ends, if the authorization server said so."""
+    renewable: bool = False
+    """A new token is fetched without a person when this one ends."""
+
+
 class ImportReport(msgspec.Struct, frozen=True):
     """What ``mooring import`` would do, or did."""
 

@@ -63,6 +63,11 @@ class Home(msgspec.Struct, frozen=True):
         return os.path.join(self.state, "secrets.json")
 
     @property
+    def logins(self) -> str:
+        """Folder of the logins at remote servers, one file for each."""
+        return os.path.join(self.state, "logins")
+
+    @property
     def installation_key_file(self) -> str:
         """The key of this installation, for fingerprints of secrets."""
         return os.path.join(self.state, "installation.key")

@@ -11,7 +11,7 @@ import msgspec
 from mooring.config import kwargs as kw
 from mooring.config import schema
 from mooring.config.fault import Fault
-from mooring.config.plan import Container, Launch, Plugin, Process, Remote, Sandbox, SecretRef
+from mooring.config.plan import Container, Launch, OAuth, Plugin, Process, Remote, Sandbox, SecretRef
 from mooring.config.schema import (
     AnyServer,
     CommandServer,
@@ -105,7 +105,14 @@ class _Builder:
     def _remote(self, server: UrlServer) -> Remote:
         auth = self._ref(server.auth) if isinstance(server.auth, Secret) else server.auth
         headers = self._table("headers", server.headers)
-        return Remote(self._text("url", server.url), server.transport, headers, self._secrets(), auth)
+        secret = server.oauth.client_secret
+        client = OAuth(
+            client_id=server.oauth.client_id or "",
+            client_secret=None if secret is None else self._ref(secret),
+            scopes=server.oauth.scopes,
+            redirect_port=server.oauth.redirect_port or 0,
+        )
+        return Remote(self._text("url", server.url), server.transport, headers, self._secrets(), auth, client)
 
     def _process(self, server: CommandServer) -> Process:
         command = self.site.file(server.command) if "/" in server.command else server.command
@@ -204,6 +211,7 @@ def _endpoint(server: Listening) -> tuple[str, str]:
 def digest(launch: Launch, fingerprints: Mapping[SecretRef, str | None]) -> str:
     """The spec digest: everything the process would see; of a secret only its fingerprint, wherever it comes from."""
     seen = msgspec.to_builtins(launch)
+    seen.pop("oauth", None)  # it is how one logs in, not whom one talks to
     for field in ("secrets", "credentials"):
         if refs := getattr(launch, field, None):
             seen[field] = {name: [fingerprints.get(ref), ref.as_file] for name, ref in refs.items()}

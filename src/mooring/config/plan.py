@@ -11,6 +11,8 @@ from mooring.nouns import InstanceKey, Problem, Sharing
 
 AUTHORIZATION = "authorization"
 """Name under which the secret of a remote's ``auth`` is handed to its launcher."""
+CLIENT_SECRET = "oauth.client_secret"  # noqa: S105 - a name
+"""Name of the secret of the client that logs in at a remote; with a dot, no secret of a server can have it."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -92,6 +94,17 @@ class Container(msgspec.Struct, frozen=True, tag="container"):
     read_only: bool = True
 
 
+class OAuth(msgspec.Struct, frozen=True):
+    """How to log in at a remote: as which client, by default one that is registered then, and for what."""
+
+    client_id: str = ""
+    """With ``https://`` the address of a client metadata document."""
+    client_secret: SecretRef | None = None
+    scopes: tuple[str, ...] = ()
+    redirect_port: int = 0
+    """0: any free one."""
+
+
 class Remote(msgspec.Struct, frozen=True, tag="remote"):
     """A URL: nothing to start."""
 
@@ -100,6 +113,8 @@ class Remote(msgspec.Struct, frozen=True, tag="remote"):
     headers: dict[str, str] = {}
     secrets: dict[str, SecretRef] = {}
     auth: str | SecretRef | None = None
+    """``oauth``, or what is sent as bearer token."""
+    oauth: OAuth = OAuth()
 
 
 class Functions(msgspec.Struct, frozen=True, tag="functions"):
@@ -127,6 +142,8 @@ def references(launch: Launch) -> dict[str, SecretRef]:
             return {**launch.secrets, **(launch.credentials or {})}
         case Remote(auth=SecretRef() as auth):
             return {**launch.secrets, AUTHORIZATION: auth}
+        case Remote(oauth=OAuth(client_secret=SecretRef() as secret)):
+            return {**launch.secrets, CLIENT_SECRET: secret}
         case Remote() | Plugin():
             return launch.secrets
         case Functions():

@@ -47,6 +47,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[mcp_servers.NAME] with command", "", schema.CommandServer),
     ("[mcp_servers.NAME] with image", "", schema.ImageServer),
     ("[mcp_servers.NAME] with url", "", schema.UrlServer),
+    ("oauth", "", schema.OAuth),
     ("[mcp_servers.NAME] with plugin", "", schema.PluginServer),
     ("Secret references", 'Where a secret stands: `{ env = "TOKEN" }` and the like.', schema.Secret),
     ("tools", "", schema.Tools),
@@ -144,6 +145,7 @@ def _words(node: Any) -> Iterator[str]:
 
 _TABLES: dict[type, str] = {
     schema.Secret: "secret reference",
+    schema.OAuth: "table, see oauth",
     schema.Tools: "table, see tools",
     schema.Timeouts: "table, see timeouts",
     schema.Limits: "table, see limits",

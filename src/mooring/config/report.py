@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mooring.config.plan import (
     AUTHORIZATION,
+    CLIENT_SECRET,
     Container,
     Functions,
     Launch,
@@ -76,8 +77,8 @@ def _command(launch: Launch) -> tuple[str, ...]:
 def _env(launch: Launch) -> dict[str, str]:
     """Environment or headers, with secrets."""
     plain = launch.headers if isinstance(launch, Remote) else getattr(launch, "env", {})
-    smcp = credentials(launch) or {}
-    named = {name: str(ref) for name, ref in references(launch).items() if name not in smcp}
+    hidden = {CLIENT_SECRET, *(credentials(launch) or ())}
+    named = {name: str(ref) for name, ref in references(launch).items() if name not in hidden}
     return {**plain, **{"Authorization" if name == AUTHORIZATION else name: ref for name, ref in named.items()}}
 
 

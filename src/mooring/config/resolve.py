@@ -276,4 +276,6 @@ def _rules(tools: Tools) -> ToolRules:
 def _secret_path(launch: plan.Launch, secret: str) -> Path:
     if secret == AUTHORIZATION and isinstance(launch, Remote):
         return ("auth",)
+    if secret == plan.CLIENT_SECRET:
+        return ("oauth", "client_secret")
     return ("secrets" if secret in getattr(launch, "secrets", ()) else "credentials", secret)

@@ -226,6 +226,23 @@ class ImageServer(Listening, frozen=True, kw_only=True):
             raise ValueError("an image with a dockerfile is built, not pulled: leave out pull")
 
 
+class OAuth(Table, frozen=True, kw_only=True):
+    """How to log in at a remote; without it Mooring registers itself as a client and asks for what the server names."""
+
+    client_id: str | None = None
+    """Id of a client that was registered by hand, or the `https://` address of a client metadata document."""
+    client_secret: Secret | None = None
+    """Secret of a client that was registered by hand."""
+    scopes: tuple[str, ...] = ()
+    """Scopes to ask for besides those that the server names."""
+    redirect_port: Port | None = None
+    """Port of the redirect address `http://localhost:PORT/callback`; without it any free one."""
+
+    def __post_init__(self) -> None:
+        if self.client_secret is not None and self.client_id is None:
+            raise ValueError("client_secret needs a client_id")
+
+
 class UrlServer(Server, frozen=True, kw_only=True):
     """A remote: the server has `url`."""
 
@@ -234,13 +251,17 @@ class UrlServer(Server, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     """HTTP headers to send; `{NAME}` is filled with that secret at the moment of connecting."""
     auth: Literal["oauth"] | Secret | None = None
-    """`oauth`, or a secret reference that is sent as bearer token."""
+    """`oauth` (then: `mooring auth login SERVER`), or a secret reference that is sent as bearer token."""
+    oauth: OAuth = OAuth()
+    """How to log in, with `auth = "oauth"`."""
     transport: Literal["http", "sse"] = "http"
     """Streamable HTTP, or the older SSE."""
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://", "{")):
             raise ValueError("url needs to begin with http:// or https://")
+        if self.auth != "oauth" and self.oauth != OAuth():
+            raise ValueError('oauth is for servers with auth = "oauth"')
 
 
 class PluginServer(Started, frozen=True, kw_only=True):

@@ -11,13 +11,16 @@ import hmac
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mooring.config.files import check_private, make_once
 from mooring.config.home import Home
 from mooring.config.plan import Launch, SecretRef, references
 from mooring.config.store import SERVICE, SecretStore, usable_keyring
 from mooring.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mooring.config.logins import LoginPlace
 
 COMMAND_SECONDS = 10.0
 """How long a secret's command may take."""
@@ -93,6 +96,12 @@ class Secrets:
     def store_remove(self, name: str) -> bool:
         """Forget ``name``; False when there was none."""
         return self._store().remove(name)
+
+    def login(self, variant: str) -> LoginPlace:
+        """Where the login of a remote server is kept."""
+        from mooring.config.logins import LoginPlace  # most have none
+
+        return LoginPlace(self._home.logins, variant, usable_keyring)
 
     def _store(self) -> SecretStore:
         return SecretStore(self._home.secret_file, usable_keyring)

@@ -141,6 +141,17 @@ class Pool:
             instance.restart()
         return len(found)
 
+    def retry(self, server: str) -> None:
+        """What kept the server from serving may be gone: its instances that back off start without waiting, and what
+        the ready ones offer is listed anew."""
+        for key, instance in tuple(self._instances.items()):
+            if instance.variant.server != server:
+                continue
+            if instance.ready:
+                self.relist(key)
+            elif instance.restartable:
+                instance.restart()
+
     def end_scope(self, scope: str) -> None:
         """A session, or whatever the scope stands for, is over: its instances end with it."""
         for instance in [instance for key, instance in self._instances.items() if key.scope == scope]:

@@ -16,6 +16,8 @@ from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Url
 from mooring.nouns import InstanceKey
 
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
 
 class Silence:
     """A remote has no stderr. Fulfils ``launch.base.Tail``."""
@@ -70,9 +72,17 @@ def unsupported(launch: Launch) -> str:
     """Why this launcher cannot open it, "" when it can. Pure."""
     if not isinstance(launch, Remote):
         return "it has no url"
-    if launch.auth == "oauth":
-        return 'auth = "oauth" is not supported yet; a secret reference in auth is sent as bearer token'
+    if launch.auth == "oauth" and not private(launch.url):
+        return 'auth = "oauth" needs https: anybody on the way could read the token'
     return ""
+
+
+def private(url: str) -> bool:
+    """Whether nobody on the way can read what is sent there. Pure."""
+    from urllib.parse import urlsplit  # few servers are logged in at
+
+    parts = urlsplit(url)
+    return parts.scheme == "https" or parts.hostname in LOCAL
 
 
 def filled(launch: Remote, secrets: Mapping[str, str]) -> dict[str, str]:

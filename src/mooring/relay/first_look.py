@@ -48,6 +48,13 @@ class FirstLooks:
             if variant.id in mounted:
                 self._look(variant)
 
+    def again(self, server: str) -> None:
+        """What made looks at the server fail may be gone: look now, where there is no listing, and wait for it."""
+        for variant in self._views.plan.variants.values():
+            if variant.server == server and self._retry_at.pop(_place(variant), None) is not None:
+                self._waited_for.discard(_place(variant))
+                self._look(variant)
+
     async def wait(self, variants: Iterable[str]) -> None:
         """Wait for the first looks at these variants, ``PATIENCE`` seconds at most in all, and only once for each; try
         failed ones again whose back-off is over (in the background)."""

@@ -12,18 +12,23 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mooring.config.plan import Launch, Variant, credentials, references
+from mooring.config.plan import CLIENT_SECRET, Launch, Remote, Variant, credentials, references
 from mooring.errors import MooringError, NoLauncher, StartFailed
 from mooring.instances.opener import Birth, Running
 from mooring.launch.base import Launched, Launcher, Local, Pipes, Url
 from mooring.nouns import Era, InstanceKey
 from mooring.observe.events import Event, Events
+from mooring.observe.redact import Redactor
 from mooring.serve.logs import Logs
 from mooring.serve.redacted import Redacted
 from mooring.serve.verdicts import Verdicts
 from mooring.wire.connection import Connection, Listener
+
+if TYPE_CHECKING:
+    from mooring.config.logins import LoginPlace
+    from mooring.wire.bearer import Bearer
 
 STRAY_SHOWN = 200
 """Characters shown of a line on stdout that is no message."""
@@ -36,6 +41,8 @@ class SecretSource(Protocol):
 
     def fetch_all(self, launch: Launch) -> dict[str, str]: ...
 
+    def login(self, variant: str) -> LoginPlace: ...
+
 
 class Upstream:
     """Opens instances."""
@@ -47,7 +54,7 @@ class Upstream:
         verdicts: Verdicts,
         listener: Callable[[Variant, InstanceKey], Listener],
         logs: Logs,
-        redact: Callable[[str], str],
+        redact: Redactor,
         events: Events,
     ) -> None:
         """``launchers`` by the tag of ``config.plan.Launch``; ``listener`` hears what is said outside calls."""
@@ -113,7 +120,7 @@ class Upstream:
                 given = {name: values[name] for name in smcp if name in values}
                 launched.endpoint = await self._handshaken(variant, key, launched, given)
             birth.phase("initialize")
-            async with self._connected(variant, key, launched, birth, era) as connection:
+            async with self._connected(variant, key, launched, birth, era, values) as connection:
                 if birth.demand is None:
                     await self._verdicts.put(variant, connection.facts)
                 yield Running(connection, launched)
@@ -133,7 +140,13 @@ class Upstream:
 
     @asynccontextmanager
     async def _connected(
-        self, variant: Variant, key: InstanceKey, launched: Launched, birth: Birth, era: Era | None
+        self,
+        variant: Variant,
+        key: InstanceKey,
+        launched: Launched,
+        birth: Birth,
+        era: Era | None,
+        values: Mapping[str, str],
     ) -> AsyncGenerator[Connection, None]:
         demand = birth.demand
         listener = demand.listener if demand else self._listener(variant, key)
@@ -175,9 +188,18 @@ class Upstream:
                     phase=birth.phase,
                     era=era,
                     starting=starting,
+                    auth=self._auth(variant, url.url, values),
                 )
                 async with remote_upstream.connect(url, terms) as connection:
                     yield connection
+
+    def _auth(self, variant: Variant, url: str, values: Mapping[str, str]) -> Bearer | None:
+        if not (isinstance(variant.launch, Remote) and variant.launch.auth == "oauth"):
+            return None
+        from mooring.wire.bearer import Bearer
+
+        place = self._secrets.login(variant.id)
+        return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add)
 
 
 class _Stray:

@@ -41,6 +41,7 @@ class Verbs:
             "logs": self.logs,
             "reload": self.reload,
             "restart": self.restart,
+            "retry": self.retry,
             "stop": self.stop,
             "key_create": self.key_create,
             "key_list": self.key_list,
@@ -131,6 +132,12 @@ class Verbs:
     async def restart(self, server: str) -> int:
         self._known(server)
         return self._app.pool.restart(server)
+
+    async def retry(self, server: str) -> dict[str, Any]:
+        self._known(server)
+        self._app.pool.retry(server)
+        self._app.looks.again(server)
+        return {}
 
     async def stop(self) -> dict[str, Any]:
         self._app.stopping.set()

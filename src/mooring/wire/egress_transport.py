@@ -1,19 +1,26 @@
 """HTTP to URLs that somebody else named: every request, and so every redirect hop, is looked at by ``wire.egress``
 first and then goes to exactly the address that was looked at.
 
-For OAuth discovery (``wire.oauth``): give it to ``httpx2.AsyncClient(transport=..., follow_redirects=...)``. It knows
-no proxies: a proxy would resolve names by itself, and what it may reach is for its owner to say.
+For OAuth (``wire.oauth``, ``wire.bearer``), through ``guarded`` and ``ask``. It knows no proxies: a proxy would resolve
+names by itself, and what it may reach is for its owner to say.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import httpx2
 
+from mooring import __version__
 from mooring.wire.egress import Reach, check_addresses, check_url, standing
 from mooring.wire.http_client import tls_context
+
+TIMEOUT = 20.0
+"""Seconds for one answer, connecting included."""
+LARGEST = 1 << 20
+"""Bytes of one answer: metadata and tokens are small."""
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host. Raises OSError."""
@@ -63,3 +70,40 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections."""
         await self._inner.aclose()
+
+
+@asynccontextmanager
+async def guarded(url: str) -> AsyncGenerator[httpx2.AsyncClient]:
+    """A client for what the server configured at ``url`` names. Follows no redirects by itself. Raises OSError when
+    ``url`` has no address."""
+    transport = GuardedTransport(await trust(url))
+    headers = {"User-Agent": f"mooring/{__version__}"}
+    async with httpx2.AsyncClient(transport=transport, trust_env=False, timeout=TIMEOUT, headers=headers) as client:
+        yield client
+
+
+async def ask(client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+    """The response with all of its body, bounded in time and size. Raises Forbidden and httpx2.HTTPError."""
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            return await _read(await client.send(request, stream=True))
+    except TimeoutError:
+        raise httpx2.ReadTimeout(f"no answer within {TIMEOUT:g} s", request=request) from None
+
+
+async def _read(response: httpx2.Response) -> httpx2.Response:
+    body = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > LARGEST:
+                raise httpx2.ReadError(f"more than {LARGEST >> 10} KiB", request=response.request)
+    finally:
+        await response.aclose()
+    headers = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_BODY]
+    read = httpx2.Response(response.status_code, headers=headers, content=body, request=response.request)
+    read.next_request = response.next_request
+    return read
+
+
+_OF_BODY = ("content-encoding", "content-length", "transfer-encoding")

@@ -11,8 +11,8 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from functools import cache
-from typing import Self, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Self, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -20,6 +20,9 @@ import httpx2
 from mooring import __version__
 from mooring.errors import Crashed, UpstreamProtocol
 from mooring.wire.sse import LIMIT, Event, Events, TooLong
+
+if TYPE_CHECKING:
+    from mooring.wire.bearer import Bearer
 
 CONNECT = 10.0
 """Seconds to connect, TLS included."""
@@ -101,11 +104,20 @@ class Reply:
 
 
 class HttpClient:
-    """An async context manager. ``headers`` go with every request; ``socket``: see ``launch.base.Url``."""
+    """An async context manager. ``headers`` go with every request, and the token of ``auth`` if there is one.
+    ``socket``: see ``launch.base.Url``."""
 
-    def __init__(self, name: str, url: str, headers: Mapping[str, str], socket: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        headers: Mapping[str, str],
+        socket: str | None = None,
+        auth: Bearer | None = None,
+    ) -> None:
         self.url = url
         self.name = name
+        self._auth = auth
         local = urlsplit(url).hostname in _LOOPBACK  # no proxy of the environment can reach what is meant
         limits = httpx2.Limits(
             max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS, keepalive_expiry=KEEP_ALIVE
@@ -131,12 +143,36 @@ class HttpClient:
         self, method: str, headers: Mapping[str, str], content: bytes | None = None, url: str = ""
     ) -> AsyncGenerator[Reply]:
         """Send a request; the block has the reply, and leaving it before the body's end closes the connection.
-        Redirects are followed only to the same origin. Raises Crashed."""
-        response = await self._sent(method, url or self.url, headers, content)
+        Redirects are followed only to the same origin. Raises Crashed, and Unavailable when a login is needed."""
+        send = self._sent if self._auth is None else partial(self._authorized, self._auth)
+        response = await send(method, url or self.url, headers, content)
         try:
             yield Reply(self.name, response)
         finally:
             await response.aclose()
+
+    async def _authorized(
+        self, auth: Bearer, method: str, url: str, headers: Mapping[str, str], content: bytes | None
+    ) -> httpx2.Response:
+        """The response to the request with its token; one that was refused was not carried out, and is sent once more
+        if there is a newer token."""
+        last = False
+        while True:
+            token = await auth.token()
+            authorized = {**headers, "Authorization": f"Bearer {token}"} if token else headers
+            response = await self._sent(method, url, authorized, content)
+            if response.status_code not in (401, 403):
+                return response
+            challenge = response.headers.get("www-authenticate", "")
+            try:
+                again = await auth.another(token, response.status_code, challenge, last=last)
+            except BaseException:
+                await response.aclose()
+                raise
+            if not again:
+                return response
+            await response.aclose()
+            last = True
 
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> httpx2.Response:
         with translated(self.name, shown(url)):

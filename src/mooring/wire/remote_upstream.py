@@ -17,6 +17,7 @@ import msgspec
 from mooring.errors import Crashed, MooringError, StartFailed, TimedOut, UpstreamProtocol
 from mooring.launch.base import Url
 from mooring.nouns import Era
+from mooring.wire.bearer import Bearer
 from mooring.wire.connection import Connection, Listener
 from mooring.wire.http_client import HttpClient
 from mooring.wire.http_upstream import HttpConnection
@@ -38,7 +39,7 @@ class Terms(msgspec.Struct, frozen=True):
 
     ``exited`` resolves with the exit code when the server's process is gone. ``era``: what it spoke last time, a hint.
     ``timeout``: seconds for the handshake. ``starting``: the server is just being started, so that whatever says it is
-    not there yet is waited out.
+    not there yet is waited out. ``auth``: the token to send, where there is a login.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Terms(msgspec.Struct, frozen=True):
     phase: Callable[[str], None]
     era: Era | None = None
     starting: bool = False
+    auth: Bearer | None = None
 
 
 @asynccontextmanager
@@ -60,7 +62,8 @@ async def connect(endpoint: Url, terms: Terms) -> AsyncGenerator[Connection]:
     Unavailable when it wants a login, UpstreamProtocol when no version is spoken by both.
     """
     async with AsyncExitStack() as stack:
-        client = HttpClient(terms.name, endpoint.url, endpoint.headers, endpoint.socket)
+        auth = terms.auth and await stack.enter_async_context(terms.auth)
+        client = HttpClient(terms.name, endpoint.url, endpoint.headers, endpoint.socket, auth)
         http = await stack.enter_async_context(client)
         way = _old if endpoint.transport == "sse" else _streamable
         try:
