@@ -15,13 +15,15 @@ import pytest
 
 from mooring.testing.conformance import page, suite
 from mooring.testing.conformance.results import losses, stale, unexpected
-from mooring.testing.conformance.runs import CELLS, DIRECT, SAME_ERA, Runs, measure
+from mooring.testing.conformance.runs import CELLS, CLIENT, DIRECT, SAME_ERA, Runs, measure, measure_client
 
-pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.network, pytest.mark.slow, pytest.mark.timeout(900)]
 
 BASELINE: page.Baseline = tomllib.loads((Path(__file__).parent / "baseline.toml").read_text("utf-8"))
 PAGE = Path(__file__).parent.parent.parent / "docs" / "conformance.md"
+DRIVER = Path(__file__).parent / "client_driver.py"
 REQUIRED = {"2025-11-25": 30, "2026-07-28": 37}
+REQUIRED_CLIENT = {"2025-11-25": 18, "2026-07-28": 32}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         found = suite.fetched()
     except suite.NotToBeHad as error:
         pytest.skip(str(error))
-    return asyncio.run(measure(found, tmp_path_factory.mktemp("conformance")))
+    return asyncio.run(measured(found, tmp_path_factory.mktemp("conformance")))
+
+
+async def measured(found: suite.Suite, folder: Path) -> Runs:
+    """Both halves of the suite."""
+    return {**await measure(found, folder), **await measure_client(found, DRIVER, folder)}
 
 
 def shown(failures: list[object]) -> str:
@@ -72,10 +79,19 @@ def test_the_baseline_names_nothing_that_works(runs: Runs, cell: str, revision: 
     assert not entries, f"take these out of baseline.toml ({cell}, {revision}): {entries}"
 
 
+@pytest.mark.parametrize("revision", suite.REVISIONS)
+def test_all_required_scenarios_pass_with_mooring_as_the_client(runs: Runs, revision: str) -> None:
+    """R27: logins included, each by a person at a (scripted) browser."""
+    found = runs[CLIENT, revision]
+    failures = [f"{each}: {check.id}: {check.error_message}" for each in found.required for check in found.failed(each)]
+    assert not failures, shown([*failures])
+    assert len(found.passed) == REQUIRED_CLIENT[revision]
+
+
 def test_the_page_of_results_is_what_was_measured(runs: Runs) -> None:
     assert PAGE.read_text("utf-8") == page.page(runs, BASELINE), f"run: python {Path(__file__).name}"
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        PAGE.write_text(page.page(asyncio.run(measure(suite.fetched(), Path(scratch))), BASELINE), "utf-8")
+        PAGE.write_text(page.page(asyncio.run(measured(suite.fetched(), Path(scratch))), BASELINE), "utf-8")

@@ -201,7 +201,9 @@ class HttpClient:
             return message
         if "id" in message:
             self.asked.append(message)
-            await self._post_away({"jsonrpc": "2.0", "id": message["id"], "result": self.answers[message["method"]]})
+            await self._post_away(
+                {"jsonrpc": "2.0", "id": message["id"], "result": speech.answer(self.answers, message)}
+            )
         else:
             self.notifications.append(message)
         async with self._news:

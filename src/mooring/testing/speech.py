@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from mooring.testing.peer import JSON
@@ -14,7 +15,10 @@ NEWEST: dict[Era, str] = {"legacy": "2025-11-25", "modern": "2026-07-28"}
 DIALOGUE: JSON = {"elicitation": {"form": {}}, "sampling": {}, "roots": {"listChanged": True}}
 """Client capabilities that cover everything a server may ask."""
 
-ANSWERS: dict[str, JSON] = {
+Answer = JSON | Callable[[JSON], JSON]
+"""What is answered, or what makes it from the question's ``params``."""
+
+ANSWERS: dict[str, Answer] = {
     "elicitation/create": {"action": "accept", "content": {"name": "octocat"}},
     "sampling/createMessage": {
         "role": "assistant",
@@ -42,12 +46,18 @@ def modern(params: JSON, version: str, capabilities: JSON) -> JSON:
     return {**params, "_meta": {**own, **params.get("_meta", {})}}
 
 
-def retry(params: JSON, result: JSON, answers: dict[str, JSON]) -> JSON:
+def answer(answers: Mapping[str, Answer], question: JSON) -> JSON:
+    """The answer to a question (an object with ``method`` and ``params``)."""
+    found = answers[question["method"]]
+    return found(question.get("params", {})) if callable(found) else found
+
+
+def retry(params: JSON, result: JSON, answers: Mapping[str, Answer]) -> JSON:
     """``params`` of the request that follows an input-required ``result``."""
     asked: dict[str, JSON] = result.get("inputRequests", {})
     again: dict[str, Any] = {
         **params,
-        "inputResponses": {key: answers[value["method"]] for key, value in asked.items()},
+        "inputResponses": {key: answer(answers, value) for key, value in asked.items()},
     }
     if "requestState" in result:
         again["requestState"] = result["requestState"]

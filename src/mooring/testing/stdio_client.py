@@ -165,7 +165,7 @@ class StdioClient:
                 future.set_result(message)
         elif "id" in message:
             self.asked.append(message)
-            self.send({"jsonrpc": "2.0", "id": message["id"], "result": self.answers[message["method"]]})
+            self.send({"jsonrpc": "2.0", "id": message["id"], "result": speech.answer(self.answers, message)})
         else:
             self.notifications.append(message)
         async with self._news:

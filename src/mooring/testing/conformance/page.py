@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mooring.testing.conformance.results import Results, losses
-from mooring.testing.conformance.runs import CELLS, DIRECT, Runs
+from mooring.testing.conformance.runs import CELLS, CLIENT, DIRECT, Runs
 from mooring.testing.conformance.suite import REVISIONS, VERSION
 
 Baseline = dict[str, dict[str, str]]
@@ -30,6 +30,13 @@ Required scenarios passed, then checks lost: those that pass directly and do not
 
 """
 
+_CLIENT = """
+## Mooring as a client
+
+For these scenarios the suite is the server, and the authorization server. A gateway is put in front of it, a client in
+front of that, and `mooring auth login` with a scripted browser where a login is asked for. Required scenarios passed.
+"""
+
 
 def page(runs: Runs, baseline: Baseline) -> str:
     """The page."""
@@ -37,12 +44,17 @@ def page(runs: Runs, baseline: Baseline) -> str:
     for cell in (DIRECT, *CELLS):
         scores = [_score(runs, cell, each) for each in REVISIONS]
         rows += [f"| {_WHAT[cell]} | {' | '.join(scores)} |"]
+    rows += [_CLIENT, *rows[:2], f"| the suite's, behind Mooring | {' | '.join(_passed(runs, CLIENT))} |"]
     return _HEAD + "\n".join(rows) + "\n\n## Expected losses\n\n" + "\n".join(_reasons(baseline)) + "\n"
 
 
 def expected(baseline: Baseline, cell: str, revision: str) -> dict[str, str]:
     """The part of a baseline that holds for one run."""
     return {**baseline.get(revision, {}), **baseline.get(f"{cell} {revision}", {})}
+
+
+def _passed(runs: Runs, cell: str) -> list[str]:
+    return [f"{len(runs[cell, each].passed)}/{len(runs[cell, each].required)}" for each in REVISIONS]
 
 
 def _score(runs: Runs, cell: str, revision: str) -> str:

@@ -17,6 +17,8 @@ from mooring.testing.conformance.suite import REVISIONS, Suite
 from mooring.testing.daemon import daemon
 
 DIRECT = "direct"
+CLIENT = "client"
+"""The cell in which the suite is the server: Mooring in front of it, and our client in front of that."""
 SAME_ERA = ("stdio", "http")
 """Cells in which the server speaks both eras: nothing may be lost."""
 CROSS_ERA = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern")
@@ -64,8 +66,17 @@ async def gateway(cell: str, home: Path) -> AsyncGenerator[str]:
             yield running.endpoint
 
 
+async def measure_client(suite: Suite, driver: Path, folder: Path) -> Runs:
+    """The runs of the client half; ``driver`` is the program that puts a gateway in front of the suite's server; it
+    is also told a folder that is common to all its runs."""
+    place = folder / CLIENT
+    place.mkdir()
+    command = (sys.executable, str(driver), str(place))
+    return {(CLIENT, each): await suite.run_client(command, each, place / each) for each in REVISIONS}
+
+
 async def measure(suite: Suite, folder: Path) -> Runs:
-    """All runs; ``folder`` gets the homes of the gateways and what the suite writes."""
+    """All runs of the server half; ``folder`` gets the homes of the gateways and what the suite writes."""
     async with served() as url:
         runs = {
             (DIRECT, revision): await suite.run(url, revision, folder / DIRECT / revision) for revision in REVISIONS

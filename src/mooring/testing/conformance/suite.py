@@ -11,7 +11,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -26,6 +28,10 @@ RUN = 90.0
 """Seconds for one run of one requirement set."""
 SCENARIO = 10.0
 """Seconds the suite gives one scenario."""
+CLIENT_RUN = 400.0
+CLIENT_SCENARIO = 390.0
+"""The same for the client. The suite starts all of its scenarios at once, and they wait for each other."""
+Leg = Literal["server", "client"]
 _PACKAGE = "@modelcontextprotocol/conformance"
 _STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
 
@@ -41,34 +47,44 @@ class Suite:
         self._node = node
         self._package = package
 
-    def required(self, revision: str) -> list[str]:
-        """The server scenarios that count for a revision of the protocol."""
+    def required(self, revision: str, leg: Leg = "server") -> list[str]:
+        """The scenarios of one leg that count for a revision of the protocol."""
         text = (self._package / "requirements" / f"{revision}.yaml").read_text("utf-8")
-        return re.findall(r"^ +- (\S+)$", re.split(r"^(?=\w)", text.partition("\nserver:\n")[2], flags=re.M)[0], re.M)
+        return re.findall(r"^ +- (\S+)$", re.split(r"^(?=\w)", text.partition(f"\n{leg}:\n")[2], flags=re.M)[0], re.M)
 
     async def run(self, url: str, revision: str, folder: Path) -> Results:
         """All server scenarios of a revision against ``url``. Raises AssertionError when the suite itself failed."""
-        options = ["--url", url, "--requirements", revision, "-o", str(folder), "--timeout", str(int(SCENARIO * 1000))]
+        options = ["--url", url, "--timeout", str(int(SCENARIO * 1000))]
+        return await self._run("server", options, revision, folder, RUN)
+
+    async def run_client(self, command: Sequence[str], revision: str, folder: Path) -> Results:
+        """All client scenarios of a revision: for each the suite starts a server and runs ``command`` with its URL.
+        Raises AssertionError when the suite itself failed."""
+        options = ["--command", " ".join(command), "--timeout", str(int(CLIENT_SCENARIO * 1000))]
+        return await self._run("client", options, revision, folder, CLIENT_RUN)
+
+    async def _run(self, leg: Leg, options: list[str], revision: str, folder: Path, limit: float) -> Results:
         process = await asyncio.create_subprocess_exec(
-            *(str(self._node), str(self._package / "dist" / "index.js"), "server", *options),
+            *(str(self._node), str(self._package / "dist" / "index.js"), leg, "--requirements", revision),
+            *("-o", str(folder), *options),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            async with asyncio.timeout(RUN):
+            async with asyncio.timeout(limit):
                 output, _ = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         found = {
-            _STAMP.sub("", file.parent.name).removeprefix("server-"): collect(
+            _STAMP.sub("", str(file.parent.relative_to(folder))).removeprefix(f"{leg}-"): collect(
                 msgspec.json.decode(file.read_bytes(), type=list[Check])
             )
-            for file in sorted(folder.glob("*/checks.json"))
+            for file in sorted(folder.rglob("checks.json"))
         }
-        required = self.required(revision)
+        required = self.required(revision, leg)
         missing = set(required) - set(found)
         assert not missing, f"the suite did not run {sorted(missing)}:\n{output.decode(errors='replace')[-2000:]}"
         return Results(required, found)
