@@ -1,0 +1,137 @@
+"""``python -m benchmarks.search``: recall at 1 and at 5 of each third, and latency over 20,000 entries.
+
+``--docker PATH`` (a checkout of https://github.com/docker/mcp-registry) adds held-out queries; ``--misses`` shows what
+was not found; ``--out NAME`` writes NAME.json and NAME.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import sqlite3
+import statistics
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.search import corpus
+from benchmarks.search.queries import THIRDS, Query, labelled, of_docker, without_tools
+from mooring.catalog.entry import Entry
+from mooring.catalog.search import Question
+from mooring.catalog.shelf import Shelf
+from mooring.store.sqlite import MEMORY, SqliteStore
+
+MANY = 20_000
+
+
+async def recall(entries: list[Entry], queries: Iterable[Query], misses: bool) -> dict[str, dict[str, float]]:
+    """Third to how many queries there are, and the share answered by the first and by one of the first five."""
+    ranks: dict[str, list[int]] = {third: [] for third in THIRDS}
+    async with SqliteStore(MEMORY) as store:
+        shelf = Shelf(store)
+        await shelf.put("all", entries, 1, time.time())
+        for query in queries:
+            found = [kept.entry.id for kept in await shelf.find(Question(query=query.text, limit=10), ["all"])]
+            rank = next((number for number, id in enumerate(found) if id in query.want), 10)
+            ranks[query.third].append(rank)
+            if misses and rank > 0:
+                print(f"{query.third}\t{rank}\t{query.text}\t{', '.join(sorted(query.want))}\t{', '.join(found[:5])}")
+    return {
+        third: {
+            "queries": len(found),
+            "recall@1": round(sum(rank < 1 for rank in found) / len(found), 3),
+            "recall@5": round(sum(rank < 5 for rank in found) / len(found), 3),
+        }
+        for third, found in ranks.items()
+        if found
+    }
+
+
+async def speed(queries: list[Query]) -> dict[str, float]:
+    """Milliseconds for a query over many entries in a file, and for what comes before it."""
+    entries = [*corpus.starter(), *corpus.invented(MANY - len(corpus.starter()))]
+    with TemporaryDirectory() as folder:
+        async with SqliteStore(Path(folder) / "catalog.db") as store:
+            shelf = Shelf(store)
+            began = time.perf_counter()
+            await shelf.put("all", entries, 1, time.time())
+            imported = time.perf_counter() - began
+            began = time.perf_counter()
+            await shelf.find(Question(query="sqlite"), ["all"])
+            first = time.perf_counter() - began
+            took: list[float] = []
+            for query in queries:
+                began = time.perf_counter()
+                await shelf.find(Question(query=query.text), ["all"])
+                took.append(1000 * (time.perf_counter() - began))
+    took.sort()
+    return {
+        "entries": len(entries),
+        "import s": round(imported, 2),
+        "first query ms": round(1000 * first, 1),
+        "median ms": round(statistics.median(took), 2),
+        "p95 ms": round(took[int(len(took) * 0.95)], 2),
+        "slowest ms": round(took[-1], 2),
+    }
+
+
+async def measure(docker: Path | None, misses: bool) -> dict[str, Any]:
+    """All figures."""
+    queries = labelled()
+    figures: dict[str, Any] = {"starter list": await recall(corpus.starter(), queries, misses)}
+    if docker:
+        entries = corpus.docker(docker)
+        figures["Docker's catalog, tools held out"] = await recall(
+            without_tools(entries), of_docker(entries), misses
+        )
+    figures["latency"] = await speed(queries)
+    return figures
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """The figures as a page."""
+    lines = ["# Search of the catalog", "", f"`{' '.join(['python -m benchmarks.search', *_shown_arguments()])}`", ""]
+    lines.append(
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
+        f"{time.strftime('%Y-%m-%d', time.gmtime())}. `benchmarks/search/queries.py` says where the queries come from."
+    )
+    lines += ["", "| entries | third | queries | recall@1 | recall@5 |", "|---|---|---|---|---|"]
+    for name, thirds in figures.items():
+        if name != "latency":
+            lines += (
+                f"| {name} | {third} | {found['queries']} | {found['recall@1']:.3f} | {found['recall@5']:.3f} |"
+                for third, found in thirds.items()
+            )
+    latency = figures["latency"]
+    lines += ["", "| " + " | ".join(latency) + " |", "|" + "---|" * len(latency)]
+    lines.append("| " + " | ".join(f"{value:,}" for value in latency.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown_arguments() -> list[str]:
+    """The arguments without the reader's own paths."""
+    return ["--docker CHECKOUT"] if "--docker" in sys.argv else []
+
+
+def main() -> int:
+    """Measure, print, write; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="Measure the search of the catalog.")
+    parser.add_argument("--docker", type=Path, help="a checkout of Docker's catalog")
+    parser.add_argument("--misses", action="store_true", help="show what was not found first")
+    parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md")
+    arguments = parser.parse_args()
+    figures = asyncio.run(measure(arguments.docker, arguments.misses))
+    print(markdown(figures))
+    if arguments.out:
+        arguments.out.with_suffix(".json").write_text(json.dumps(figures, indent=1) + "\n")
+        arguments.out.with_suffix(".md").write_text(markdown(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+"""From a question to a ranking: what to look for in the full-text index, and in which order to show what was found.
+
+Pure: ``catalog.shelf`` asks the store in between. The same catalog and question always give the same order.
+
+    parsed(question)        its words, without those that mean nothing
+    terms(words, ...)       for each word the ways to say it: itself, how it begins, corrected, synonyms
+    ranked(candidates, ...) exact id and name first, then text relevance, name likeness, and how well known it is
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from mooring.catalog.words import NOISE, compact, words
+
+LIMIT, MOST = 20, 100
+"""Results when nobody says how many, and at most."""
+CANDIDATES = 200
+"""Entries of the full-text index that are looked at closely."""
+WORDS = 24
+"""Words of a question that count; agents paste whole paragraphs."""
+
+_STOP = frozenset(
+    "a about above all also am an and any anything are as at be been but by can could do does down for from get give had "
+    "has have help how i if in into is it its just let like make may me my need no of off on one or our out over own "
+    "please re should so some something such than that the their them then there these they this those through to too up "
+    "us use used uses using very want was way we were what when where which while who why will with without would you your "
+    "tool tools".split()
+)
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody looks for. Within a list any may match; all lists must."""
+
+    query: str = ""
+    categories: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    official_only: bool = False
+    featured_only: bool = False
+    limit: int = LIMIT
+
+
+class Term(msgspec.Struct, frozen=True, array_like=True):
+    """One way to say one word of the question."""
+
+    concept: int
+    """Which word."""
+    weight: float
+    match: str
+    """A full-text expression."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry that may be an answer, with what ranking looks at."""
+
+    key: int
+    id: str
+    source: str
+    compact: str
+    names: str
+    official: bool
+    featured: bool
+    popularity: float
+    scores: dict[int, float] = {}
+    """Concept to full-text relevance, larger is better."""
+
+
+def parsed(query: str) -> list[str]:
+    """The words of a question that mean something; all of them when none does."""
+    found = list(dict.fromkeys(words(query)))
+    telling = [word for word in found if word not in _STOP and word not in NOISE]
+    return (telling or found)[:WORDS]
+
+
+def terms(
+    asked: Sequence[str],
+    known: Callable[[str], bool],
+    near: Callable[[str], Iterable[tuple[str, float]]],
+    synonyms: Mapping[str, Sequence[str]],
+) -> list[Term]:
+    """What to look for. ``known``: some entry is called so; ``near``: corrections of a word with their nearness."""
+    found: list[Term] = []
+    for number, word in enumerate(asked):
+        found.append(Term(number, 1.0, _quoted(word)))
+        if len(word) > 2:
+            found.append(Term(number, 0.6, f"{_quoted(word)} *"))
+        if not known(word):
+            for other, nearness in near(word):
+                found.append(Term(number, 0.9 * nearness**2, f"names : {_quoted(other)}"))
+                found.append(Term(number, 0.6 * nearness**2, _quoted(other)))
+        found += (Term(number, 0.45, _quoted(other)) for other in synonyms.get(word, ()))
+    for number, (one, two) in enumerate(zip(asked, asked[1:], strict=False), len(asked)):
+        if known(one + two):
+            found.append(Term(number, 1.0, f"names : {_quoted(one + two)}"))
+    return found
+
+
+def ranked(question: str, asked: Sequence[str], candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Best first; of entries with one id only the best copy. ``candidates`` of equal id: the first is kept."""
+    kept = {candidate.id: candidate for candidate in reversed(list(candidates))}
+    whole, id = compact(question), question.strip().lower()
+    joined = "".join(asked)
+    marks = {key: _mark(candidate, id, whole, joined, asked) for key, candidate in kept.items()}
+    return sorted(kept.values(), key=lambda candidate: (*(-part for part in marks[candidate.id]), candidate.id))
+
+
+def _mark(candidate: Candidate, id: str, whole: str, joined: str, asked: Sequence[str]) -> tuple[int, float]:
+    """Exactness, then relevance; larger is better."""
+    exact = 0
+    if candidate.id == id:
+        exact = 3
+    elif candidate.compact in (whole, joined) and candidate.compact:
+        exact = 2
+    elif joined and joined in candidate.names.split():
+        exact = 1
+    covered = sum(1 for concept in candidate.scores if concept < len(asked)) / max(1, len(asked))
+    text = sum(candidate.scores.values())
+    names = candidate.names.split()
+    named = sum(1 for word in asked if word in names) / max(1, len(set(names)))
+    return exact, text * (0.4 + 0.6 * covered) * (1 + 0.25 * named) * (1 + _standing(candidate))
+
+
+def _standing(candidate: Candidate) -> float:
+    """How well known it is: 0 to about 0.5."""
+    return 0.35 * candidate.popularity / 100 + 0.05 * candidate.official + 0.1 * candidate.featured
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
+
+
+def synonym_table(groups: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Word to the words that mean about the same, from groups of them."""
+    table: dict[str, dict[str, None]] = {}
+    for group in groups:
+        for word in group:
+            table.setdefault(word, {}).update(dict.fromkeys(other for other in group if other != word))
+    return {word: tuple(others) for word, others in table.items()}
+
+
+def by_standing(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The order for an empty question."""
+    kept = {candidate.id: candidate for candidate in reversed(list(candidates))}
+    return sorted(kept.values(), key=lambda candidate: (-_standing(candidate), candidate.id))

@@ -1,0 +1,197 @@
+"""The catalog as it is kept: entries of all sources in the store, and the way to find one among them.
+
+Opened lazily by ``serve.catalog``; nothing is read before somebody asks. Never talks to a source: that is
+``catalog.refresh``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from mooring.catalog import search
+from mooring.catalog.entry import Entry
+from mooring.catalog.search import Candidate, Question
+from mooring.catalog.spelling import Vocabulary
+from mooring.catalog.words import compact, indexed
+from mooring.errors import ConfigError
+from mooring.store.base import Row, Store
+
+BATCH = 250
+"""Entries written in one transaction: a search waits for one of them at most."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An entry with what the catalog knows about it. Times are epoch seconds."""
+
+    entry: Entry
+    first_seen: float
+    changed_at: float = 0.0
+    gone_at: float | None = None
+    """When its source stopped having it."""
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """What filters can ask for."""
+
+    categories: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class Shelf:
+    """Entries in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._vocabulary: Vocabulary | None = None
+        self._synonyms: dict[str, tuple[str, ...]] | None = None
+
+    async def put(self, source: str, entries: Sequence[Entry], run: int, now: float) -> None:
+        """Keep these entries of a source. ``run`` numbers the listing they came in, see ``sweep``."""
+        for start in range(0, len(entries), BATCH):
+            rows = [_row(entry) for entry in entries[start : start + BATCH]]
+            await self._store.run("catalog_put", entries=_json(rows), source=source, now=now, **{"pass": run})
+        self._vocabulary = None
+
+    async def gone(self, source: str, ids: Sequence[str], now: float) -> None:
+        """A source no longer has these."""
+        await self._store.run("catalog_gone", source=source, ids=_json(ids), now=now)
+
+    async def sweep(self, source: str, run: int, now: float) -> None:
+        """What a complete listing did not name is gone."""
+        await self._store.run("catalog_sweep", source=source, now=now, **{"pass": run})
+        self._vocabulary = None
+
+    async def counts(self, since: float = 0.0) -> dict[str, tuple[int, int, int, int]]:
+        """Source to how many entries it has, and how many came, changed and went since a time."""
+        rows = await self._store.read("catalog_counts", since=since)
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
+
+    async def labels(self) -> Labels:
+        """All categories and tags there are, in lower case."""
+        rows = await self._store.read("catalog_known")
+        return Labels(*(tuple(label for kind, label in rows if kind == wanted) for wanted in ("category", "tag")))
+
+    async def copies(self, id: str) -> list[Kept]:
+        """The entry of an id, as each source that has it says it; also when it is gone."""
+        rows = await self._store.read("catalog_entry", id=id.strip().lower())
+        return [Kept(msgspec.json.decode(row[1], type=Entry), *row[2:]) for row in rows]
+
+    async def find(self, question: Question, order: Sequence[str]) -> list[Kept]:
+        """The entries that answer a question, best first. ``order``: all sources, the one whose copy of an entry is
+        taken first. Raises ConfigError for a filter that nothing can pass."""
+        await self._check(question, order)
+        asked = search.parsed(question.query)
+        candidates = await self._candidates(question, asked)
+        ranks = {source: rank for rank, source in enumerate(order)}
+        candidates.sort(key=lambda candidate: (ranks.get(candidate.source, len(ranks)), candidate.key))
+        found = search.ranked(question.query, asked, candidates) if asked else search.by_standing(candidates)
+        return await self._entries(found[: question.limit])
+
+    async def _candidates(self, question: Question, asked: list[str]) -> list[Candidate]:
+        filters = {
+            "sources": _json(question.sources),
+            "categories": _json([category.lower() for category in question.categories]),
+            "tags": _json([tag.lower() for tag in question.tags]),
+            "official": int(question.official_only),
+            "featured": int(question.featured_only),
+            "most": search.CANDIDATES,
+        }
+        if not asked:
+            return _gathered(await self._store.read("catalog_all", **filters))
+        vocabulary = await self._words()
+        wanted = search.terms(asked, vocabulary.__contains__, vocabulary.near, self._groups())
+        rows = await self._store.read(
+            "catalog_find",
+            terms=_json(wanted),
+            id=question.query.strip().lower(),
+            compact=compact(question.query),
+            joined="".join(asked),
+            **filters,
+        )
+        return _gathered(rows)
+
+    async def _entries(self, found: Iterable[Candidate]) -> list[Kept]:
+        keys = [candidate.key for candidate in found]
+        rows = await self._store.read("catalog_entries", keys=_json(keys))
+        kept = {key: Kept(msgspec.json.decode(entry, type=Entry), seen) for key, entry, seen in rows}
+        return [kept[key] for key in keys if key in kept]
+
+    async def _words(self) -> Vocabulary:
+        if self._vocabulary is None:
+            rows = await self._store.read("catalog_vocabulary")
+            self._vocabulary = Vocabulary(word for (text,) in rows for word in text.split())
+        return self._vocabulary
+
+    def _groups(self) -> dict[str, tuple[str, ...]]:
+        if self._synonyms is None:
+            text = files("mooring.catalog").joinpath("synonyms.toml").read_text("utf-8")
+            self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
+        return self._synonyms
+
+    async def _check(self, question: Question, order: Sequence[str]) -> None:
+        _only_known("source", question.sources, order)
+        if question.categories or question.tags:
+            labels = await self.labels()
+            _only_known("category", question.categories, labels.categories)
+            _only_known("tag", question.tags, labels.tags)
+        if not 1 <= question.limit <= search.MOST:
+            raise ConfigError(f"limit is {question.limit}; it needs to be from 1 to {search.MOST}.")
+
+
+def _only_known(what: str, wanted: Iterable[str], known: Iterable[str]) -> None:
+    there = sorted(known)
+    for name in wanted:
+        if name.lower() not in there:
+            from difflib import get_close_matches  # errors only
+
+            close = get_close_matches(name.lower(), there, 3)
+            meant = f" Did you mean {' or '.join(close)}?" if close else ""
+            listed = ", ".join(there[:40]) + (f" and {len(there) - 40} more" if len(there) > 40 else "")
+            raise ConfigError(f'There is no {what} "{name}".{meant} There are: {listed or "none"}.')
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    text = msgspec.json.encode(entry)
+    return {
+        "id": entry.id,
+        "digest": hashlib.sha256(text).hexdigest()[:32],
+        "entry": text.decode(),
+        "official": int(entry.official),
+        "featured": int(entry.featured),
+        "popularity": entry.popularity,
+        "categories": sorted({category.lower() for category in entry.categories}),
+        "tags": sorted({tag.lower() for tag in entry.tags}),
+        **msgspec.to_builtins(indexed(entry)),
+    }
+
+
+def _gathered(rows: Iterable[Row]) -> list[Candidate]:
+    """One candidate an entry, of one row a concept."""
+    found: dict[int, Candidate] = {}
+    for key, id, source, name, names, official, featured, popularity, concept, score in rows:
+        candidate = found.get(key)
+        if candidate is None:
+            candidate = found[key] = Candidate(
+                key=key,
+                id=id,
+                source=source,
+                compact=name,
+                names=names,
+                official=bool(official),
+                featured=bool(featured),
+                popularity=popularity,
+                scores={},
+            )
+        if concept is not None:
+            candidate.scores[concept] = score
+    return list(found.values())
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,47 @@
+"""What a misspelt word was probably meant to be: the nearest words that some entry is called by. Pure.
+
+Built from the words of the catalog when somebody searches for the first time, and again when the catalog changed.
+Uses rapidfuzz, which is imported with this module: not at boot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+SUGGESTIONS = 4
+"""Words that one misspelling may stand for."""
+
+
+class Vocabulary:
+    """All words of names and labels. Equal words give equal answers, in whatever order they came."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._words = sorted({word for word in words if len(word) > 1})
+        self._known = frozenset(self._words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._known
+
+    def near(self, word: str) -> list[tuple[str, float]]:
+        """The nearest words with their nearness, below 1; best first, none for what is too short to be recognised in a misspelling.
+
+        Distance counts insertions, deletions, replacements and swapped neighbours."""
+        if len(word) < 3 or word.isdigit():
+            return []
+        allowed = 1 if len(word) < 5 else 2 if len(word) < 9 else 3
+        found = process.extract(word, self._words, scorer=OSA.distance, score_cutoff=allowed, limit=8 * SUGGESTIONS)
+        near = [(other, _nearness(word, other, int(distance))) for other, distance, _ in found if other != word]
+        return sorted(near, key=lambda found: (-found[1], found[0]))[:SUGGESTIONS]
+
+
+def _nearness(word: str, other: str, distance: int) -> float:
+    """Misspellings seldom touch the first letter, and often keep all letters."""
+    nearness = 1 - distance / max(len(word), len(other))
+    if word[0] != other[0]:
+        nearness -= 0.1
+    if sorted(word) == sorted(other):
+        nearness += 0.1
+    return min(nearness, 0.99)

@@ -1,0 +1,79 @@
+"""How the texts of entries and of queries become words. Pure; the same at indexing and at searching."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+import msgspec
+
+from mooring.catalog.entry import Entry
+
+NOISE = frozenset(
+    ("mcp", "server", "servers", "official", "remote", "archived", "reference", "modelcontextprotocol", "the")
+)
+"""Words of names that tell nothing apart."""
+_HOSTS = frozenset(("com", "io", "org", "net", "app", "dev", "ai", "co", "github", "gitlab", "www", "api", "mcp"))
+_TOOL_TEXT = 4000
+"""Characters of tool texts that are indexed: enough for a hundred tools, and no page of prose."""
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text: lower case, without accents; anything but letters and digits separates."""
+    if not text.isascii():
+        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
+    return _WORD.findall(text.lower())
+
+
+def pieces(name: str) -> list[str]:
+    """The words of an identifier; capitals inside it separate too."""
+    return words(_CAMEL.sub(" ", name))
+
+
+def compact(text: str) -> str:
+    """A name with nothing but its letters and digits, for "is this the same name"."""
+    return "".join(words(text))
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """What of an entry is searched."""
+
+    compact: str
+    """Its name, compact."""
+    names: str
+    """Words of its names, and the names in one word."""
+    labels: str
+    description: str
+    tools: str
+
+
+def indexed(entry: Entry) -> Indexed:
+    """The texts of an entry by which it is found."""
+    own = entry.own_name or entry.id.partition("/")[2]
+    space, _, last = own.rpartition("/")
+    whose = [word for word in words(space) if word not in _HOSTS]
+    people = "github" in words(space) or "gitlab" in words(space)
+    titles = _telling([*words(entry.name), *pieces(entry.name), *words(last), *pieces(last)])
+    joined = [_joined(entry.name), _joined(last)]
+    names = dict.fromkeys([*titles, *joined, *([] if people else whose)])
+    labels = [*words(" ".join((*entry.categories, *entry.tags))), *(whose if people else ())]
+    tools = " ".join(f"{' '.join(pieces(tool.name))} {tool.description}" for tool in entry.tools)
+    return Indexed(
+        compact=_joined(entry.name) or compact(entry.name),
+        names=" ".join(name for name in names if name),
+        labels=" ".join(labels),
+        description=entry.description,
+        tools=tools[:_TOOL_TEXT],
+    )
+
+
+def _telling(found: Iterable[str]) -> list[str]:
+    return [word for word in found if word not in NOISE]
+
+
+def _joined(name: str) -> str:
+    return "".join(_telling(words(name)))
