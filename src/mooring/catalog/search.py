@@ -3,7 +3,8 @@
 Pure: ``catalog.shelf`` asks the store in between. The same catalog and question always give the same order.
 
     parsed(question)        its words, without those that mean nothing
-    terms(words, ...)       for each word the ways to say it: itself, how it begins, corrected, synonyms
+    terms(words, ...)       for each word the ways to say it: itself, corrected, longer, synonyms
+    affordable(terms, ...)  of these, what can be looked for in the time there is
     ranked(candidates, ...) exact id and name first, then text relevance, name likeness, and how well known it is
 """
 
@@ -11,14 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import math
+from typing import Protocol
+
 import msgspec
 
-from mooring.catalog.words import NOISE, compact, words
+from mooring.catalog.words import NOISE, compact, stem, words
 
 LIMIT, MOST = 20, 100
 """Results when nobody says how many, and at most."""
 CANDIDATES = 200
 """Entries of the full-text index that are looked at closely."""
+CORRECTED = 3
+"""Words of a question that are taken for misspelt: looking for what was meant costs milliseconds."""
 WORDS = 24
 """Words of a question that count; agents paste whole paragraphs."""
 
@@ -29,6 +35,12 @@ _STOP = frozenset(
     "us use used uses using very want was way we were what when where which while who why will with without would you your "
     "tool tools".split()
 )
+
+
+COLUMNS = ("names", "labels", "description", "tools")
+"""Of the full-text index, in the order in which a match tells more."""
+HITS = 3000
+"""Matches of all terms together that the index may go through: what a question may cost, about 3 us each."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,14 +55,35 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = LIMIT
 
 
+class Words(Protocol):
+    """What entries are called; ``catalog.spelling.Vocabulary``."""
+
+    def __contains__(self, word: object) -> bool: ...
+    def near(self, word: str) -> Iterable[tuple[str, float]]: ...
+    def beginning(self, word: str) -> Iterable[str]: ...
+
+
+class Language(msgspec.Struct, frozen=True):
+    """What is known about words."""
+
+    words: Words
+    synonyms: Mapping[str, Sequence[str]] = {}
+
+
 class Term(msgspec.Struct, frozen=True, array_like=True):
     """One way to say one word of the question."""
 
     concept: int
     """Which word."""
     weight: float
-    match: str
-    """A full-text expression."""
+    stem: str
+    columns: tuple[str, ...] = COLUMNS
+    """Where it counts."""
+
+    @property
+    def match(self) -> str:
+        """The full-text expression."""
+        return f'{{{" ".join(self.columns)}}} : "{self.stem}"'
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,27 +108,45 @@ def parsed(query: str) -> list[str]:
     return (telling or found)[:WORDS]
 
 
-def terms(
-    asked: Sequence[str],
-    known: Callable[[str], bool],
-    near: Callable[[str], Iterable[tuple[str, float]]],
-    synonyms: Mapping[str, Sequence[str]],
-) -> list[Term]:
-    """What to look for. ``known``: some entry is called so; ``near``: corrections of a word with their nearness."""
+def terms(asked: Sequence[str], language: Language, rare: Callable[[str], bool]) -> list[Term]:
+    """What to look for. ``rare``: hardly any entry has this word, so it may be misspelt."""
     found: list[Term] = []
+    corrected = 0
     for number, word in enumerate(asked):
-        found.append(Term(number, 1.0, _quoted(word)))
+        found.append(Term(number, 1.0, stem(word)))
+        if word not in language.words and corrected < CORRECTED and rare(word):
+            corrected += 1
+            for other, nearness in language.words.near(word):
+                found.append(Term(number, 0.9 * nearness**2, stem(other), ("names",)))
+                found.append(Term(number, 0.6 * nearness**2, stem(other)))
         if len(word) > 2:
-            found.append(Term(number, 0.6, f"{_quoted(word)} *"))
-        if not known(word):
-            for other, nearness in near(word):
-                found.append(Term(number, 0.9 * nearness**2, f"names : {_quoted(other)}"))
-                found.append(Term(number, 0.6 * nearness**2, _quoted(other)))
-        found += (Term(number, 0.45, _quoted(other)) for other in synonyms.get(word, ()))
+            found += (Term(number, 0.6, stem(other), ("names",)) for other in language.words.beginning(word))
+        found += (Term(number, 0.45, stem(other)) for other in language.synonyms.get(word, ()))
     for number, (one, two) in enumerate(zip(asked, asked[1:], strict=False), len(asked)):
-        if known(one + two):
-            found.append(Term(number, 1.0, f"names : {_quoted(one + two)}"))
+        if one + two in language.words:
+            found.append(Term(number, 1.0, stem(one + two), ("names",)))
     return found
+
+
+def affordable(terms: Iterable[Term], frequencies: Mapping[tuple[str, str], int]) -> list[Term]:
+    """The terms that tell most, as many as ``HITS`` allows; a common one may still count where it tells more.
+
+    ``frequencies``: how many entries have a stem, by stem and column."""
+
+    def cost(term: Term) -> int:
+        return sum(frequencies.get((term.stem, column), 0) for column in term.columns)
+
+    left = HITS
+    kept: list[Term] = []
+    worth = ((-term.weight / math.log(2 + cost(term)), number, term) for number, term in enumerate(terms))
+    for *_, wanted in sorted(worth, key=lambda found: found[:2]):
+        for width in range(len(wanted.columns), 0, -1):
+            term = msgspec.structs.replace(wanted, columns=wanted.columns[:width])
+            if 0 < (hits := cost(term)) <= left:
+                kept.append(term)
+                left -= hits
+                break
+    return kept
 
 
 def ranked(question: str, asked: Sequence[str], candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -126,10 +177,6 @@ def _mark(candidate: Candidate, id: str, whole: str, joined: str, asked: Sequenc
 def _standing(candidate: Candidate) -> float:
     """How well known it is: 0 to about 0.5."""
     return 0.35 * candidate.popularity / 100 + 0.05 * candidate.official + 0.1 * candidate.featured
-
-
-def _quoted(word: str) -> str:
-    return f'"{word}"'
 
 
 def synonym_table(groups: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:

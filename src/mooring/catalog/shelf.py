@@ -18,12 +18,14 @@ from mooring.catalog import search
 from mooring.catalog.entry import Entry
 from mooring.catalog.search import Candidate, Question
 from mooring.catalog.spelling import Vocabulary
-from mooring.catalog.words import compact, indexed
+from mooring.catalog.words import compact, indexed, stem
 from mooring.errors import ConfigError
 from mooring.store.base import Row, Store
 
 BATCH = 250
 """Entries written in one transaction: a search waits for one of them at most."""
+RARE = 2000
+"""A word that fewer than one in so many entries has may be a misspelling, even if somebody made it before."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -43,20 +45,32 @@ class Labels(msgspec.Struct, frozen=True):
     tags: tuple[str, ...]
 
 
+class _Learnt(msgspec.Struct):
+    """What was read for searching, until the catalog changes."""
+
+    language: search.Language
+    entries: int
+    """About how many there are."""
+    frequencies: dict[tuple[str, str], int] = {}
+    """How many entries have a stem, by stem and column."""
+    counted: set[str] = set()
+    """Stems that were looked up."""
+
+
 class Shelf:
     """Entries in a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._vocabulary: Vocabulary | None = None
-        self._synonyms: dict[str, tuple[str, ...]] | None = None
+        self._synonyms: dict[str, tuple[str, ...]] = {}
+        self._learnt: _Learnt | None = None
 
     async def put(self, source: str, entries: Sequence[Entry], run: int, now: float) -> None:
         """Keep these entries of a source. ``run`` numbers the listing they came in, see ``sweep``."""
         for start in range(0, len(entries), BATCH):
             rows = [_row(entry) for entry in entries[start : start + BATCH]]
             await self._store.run("catalog_put", entries=_json(rows), source=source, now=now, **{"pass": run})
-        self._vocabulary = None
+        self._learnt = None
 
     async def gone(self, source: str, ids: Sequence[str], now: float) -> None:
         """A source no longer has these."""
@@ -65,7 +79,7 @@ class Shelf:
     async def sweep(self, source: str, run: int, now: float) -> None:
         """What a complete listing did not name is gone."""
         await self._store.run("catalog_sweep", source=source, now=now, **{"pass": run})
-        self._vocabulary = None
+        self._learnt = None
 
     async def counts(self, since: float = 0.0) -> dict[str, tuple[int, int, int, int]]:
         """Source to how many entries it has, and how many came, changed and went since a time."""
@@ -104,11 +118,9 @@ class Shelf:
         }
         if not asked:
             return _gathered(await self._store.read("catalog_all", **filters))
-        vocabulary = await self._words()
-        wanted = search.terms(asked, vocabulary.__contains__, vocabulary.near, self._groups())
         rows = await self._store.read(
             "catalog_find",
-            terms=_json(wanted),
+            terms=_json([(term.concept, term.weight, term.match) for term in await self._terms(asked)]),
             id=question.query.strip().lower(),
             compact=compact(question.query),
             joined="".join(asked),
@@ -116,23 +128,38 @@ class Shelf:
         )
         return _gathered(rows)
 
+    async def _terms(self, asked: list[str]) -> list[search.Term]:
+        learnt = await self._learn()
+        await self._count(learnt, map(stem, asked))
+        rare = learnt.entries / RARE
+        own = {word: sum(learnt.frequencies.get((stem(word), column), 0) for column in search.COLUMNS) for word in asked}
+        wanted = search.terms(asked, learnt.language, lambda word: own[word] <= rare)
+        await self._count(learnt, (term.stem for term in wanted))
+        return search.affordable(wanted, learnt.frequencies)
+
+    async def _count(self, learnt: _Learnt, stems: Iterable[str]) -> None:
+        """Learn how many entries have these stems."""
+        new = sorted(set(stems) - learnt.counted)
+        if new:
+            rows = await self._store.read("catalog_frequencies", stems=_json(new))
+            learnt.frequencies.update({(stem, column): count for stem, column, count in rows})
+            learnt.counted.update(new)
+
+    async def _learn(self) -> _Learnt:
+        if self._learnt is None:
+            if not self._synonyms:
+                text = files("mooring.catalog").joinpath("synonyms.toml").read_text("utf-8")
+                self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
+            rows = await self._store.read("catalog_vocabulary")
+            vocabulary = Vocabulary(word for (text,) in rows for word in text.split())
+            self._learnt = _Learnt(search.Language(vocabulary, self._synonyms), len(rows))
+        return self._learnt
+
     async def _entries(self, found: Iterable[Candidate]) -> list[Kept]:
         keys = [candidate.key for candidate in found]
         rows = await self._store.read("catalog_entries", keys=_json(keys))
         kept = {key: Kept(msgspec.json.decode(entry, type=Entry), seen) for key, entry, seen in rows}
         return [kept[key] for key in keys if key in kept]
-
-    async def _words(self) -> Vocabulary:
-        if self._vocabulary is None:
-            rows = await self._store.read("catalog_vocabulary")
-            self._vocabulary = Vocabulary(word for (text,) in rows for word in text.split())
-        return self._vocabulary
-
-    def _groups(self) -> dict[str, tuple[str, ...]]:
-        if self._synonyms is None:
-            text = files("mooring.catalog").joinpath("synonyms.toml").read_text("utf-8")
-            self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
-        return self._synonyms
 
     async def _check(self, question: Question, order: Sequence[str]) -> None:
         _only_known("source", question.sources, order)

@@ -6,6 +6,8 @@ Uses rapidfuzz, which is imported with this module: not at boot.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 
 from rapidfuzz import process
@@ -15,26 +17,42 @@ SUGGESTIONS = 4
 """Words that one misspelling may stand for."""
 
 
+BEGINNINGS = 6
+"""Words that a beginning may stand for."""
+
+
 class Vocabulary:
     """All words of names and labels. Equal words give equal answers, in whatever order they came."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words = sorted({word for word in words if len(word) > 1})
         self._known = frozenset(self._words)
+        self._of_length: dict[int, list[str]] = defaultdict(list)
+        for word in self._words:
+            self._of_length[len(word)].append(word)
 
     def __contains__(self, word: object) -> bool:
         return word in self._known
 
     def near(self, word: str) -> list[tuple[str, float]]:
-        """The nearest words with their nearness, below 1; best first, none for what is too short to be recognised in a misspelling.
-
-        Distance counts insertions, deletions, replacements and swapped neighbours."""
+        """The nearest words with their nearness, below 1; best first; none for what is too short to be recognised in
+        a misspelling. Distance counts insertions, deletions, replacements and swapped neighbours."""
         if len(word) < 3 or word.isdigit():
             return []
         allowed = 1 if len(word) < 5 else 2 if len(word) < 9 else 3
-        found = process.extract(word, self._words, scorer=OSA.distance, score_cutoff=allowed, limit=8 * SUGGESTIONS)
-        near = [(other, _nearness(word, other, int(distance))) for other, distance, _ in found if other != word]
-        return sorted(near, key=lambda found: (-found[1], found[0]))[:SUGGESTIONS]
+        found: list[tuple[str, float]] = []
+        for length in range(len(word) - allowed, len(word) + allowed + 1):
+            near = process.extract(
+                word, self._of_length.get(length, ()), scorer=OSA.distance, score_cutoff=allowed, limit=8 * SUGGESTIONS
+            )
+            found += ((other, _nearness(word, other, int(distance))) for other, distance, _ in near if other != word)
+        return sorted(found, key=lambda found: (-found[1], found[0]))[:SUGGESTIONS]
+
+    def beginning(self, word: str) -> list[str]:
+        """The first words that begin with this one and go on."""
+        start = bisect_right(self._words, word)
+        following = self._words[start : start + BEGINNINGS]
+        return [other for other in following if other.startswith(word)]
 
 
 def _nearness(word: str, other: str, distance: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -39,13 +40,44 @@ def compact(text: str) -> str:
     return "".join(words(text))
 
 
+@lru_cache(100_000)
+def stem(word: str) -> str:
+    """A word without the endings that grammar puts on it. Crude: it needs to bring forms of one word together, not to
+    be a word; both sides of every comparison went through it."""
+    for ending, instead, rest in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= rest:
+            word = word.removesuffix(ending) + instead
+            break
+    for ending, rest in _SUFFIXES:
+        if word.endswith(ending) and len(word) - len(ending) >= rest:
+            word = word.removesuffix(ending)
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    return word.removesuffix("e") if len(word) > 4 else word
+
+
+_ENDINGS = (("ies", "y", 2), ("sses", "ss", 1), ("xes", "x", 2), ("ches", "ch", 2), ("shes", "sh", 2), ("ss", "ss", 1))
+_ENDINGS += (("us", "us", 1), ("is", "is", 1), ("s", "", 3))
+"""Of these the first that fits: what it becomes, and how many letters have to be left."""
+_SUFFIXES = (("ations", 3), ("ation", 3), ("ments", 4), ("ment", 4), ("ing", 3), ("ion", 4), ("ed", 3), ("er", 4), ("or", 4))
+_SUFFIXES += (("ly", 4), ("ate", 4))
+
+
+def stems(text: str) -> str:
+    """The stems of a text's words, in one line."""
+    return " ".join(map(stem, words(text)))
+
+
 class Indexed(msgspec.Struct, frozen=True):
     """What of an entry is searched."""
 
     compact: str
     """Its name, compact."""
+    words: str
+    """What it is called: words of its names, and the names in one word each."""
     names: str
-    """Words of its names, and the names in one word."""
+    """The same as stems; so are those below."""
     labels: str
     description: str
     tools: str
@@ -60,14 +92,16 @@ def indexed(entry: Entry) -> Indexed:
     titles = _telling([*words(entry.name), *pieces(entry.name), *words(last), *pieces(last)])
     joined = [_joined(entry.name), _joined(last)]
     names = dict.fromkeys([*titles, *joined, *([] if people else whose)])
-    labels = [*words(" ".join((*entry.categories, *entry.tags))), *(whose if people else ())]
+    called = " ".join(name for name in names if name)
+    labels = " ".join((*entry.categories, *entry.tags, *(whose if people else ())))
     tools = " ".join(f"{' '.join(pieces(tool.name))} {tool.description}" for tool in entry.tools)
     return Indexed(
         compact=_joined(entry.name) or compact(entry.name),
-        names=" ".join(name for name in names if name),
-        labels=" ".join(labels),
-        description=entry.description,
-        tools=tools[:_TOOL_TEXT],
+        words=called,
+        names=stems(called),
+        labels=stems(labels),
+        description=stems(entry.description),
+        tools=stems(tools[:_TOOL_TEXT]),
     )
 
 

@@ -32,11 +32,11 @@ CREATE TABLE catalog_labels (
 
 CREATE INDEX catalog_label_keys ON catalog_labels (key);
 
--- The words of living entries; rowid is catalog.key.
-CREATE VIRTUAL TABLE catalog_texts USING fts5 (
-    names, labels, description, tools,
-    tokenize = 'porter unicode61 remove_diacritics 2'
-);
+-- The stems of living entries' words; rowid is catalog.key. Stems are made by catalog.words, so that the number of
+-- entries that have one can be looked up before it is searched for.
+CREATE VIRTUAL TABLE catalog_texts USING fts5 (names, labels, description, tools, tokenize = 'unicode61');
+
+CREATE VIRTUAL TABLE catalog_stems USING fts5vocab (catalog_texts, 'col');
 
 -- When each source was asked, and what came of it. `mark` is what the source wants to be told next time.
 CREATE TABLE catalog_sources (

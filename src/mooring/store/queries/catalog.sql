@@ -16,7 +16,7 @@ INSERT INTO catalog (
     source, id, digest, entry, compact, words, official, featured, popularity, first_seen, changed_at, seen_in
 )
 SELECT
-    :source, value ->> 'id', value ->> 'digest', value ->> 'entry', value ->> 'compact', value ->> 'names',
+    :source, value ->> 'id', value ->> 'digest', value ->> 'entry', value ->> 'compact', value ->> 'words',
     value ->> 'official', value ->> 'featured', value ->> 'popularity', :now, :now, :pass
 FROM json_each(:entries)
 WHERE true
@@ -104,6 +104,10 @@ SELECT words FROM catalog WHERE gone_at IS NULL
 UNION
 SELECT label FROM catalog_labels;
 
+-- name: catalog_frequencies
+-- How many living entries have a stem, per column.
+SELECT term, col, doc FROM json_each(:stems) AS stem CROSS JOIN catalog_stems ON term = stem.value;
+
 -- name: catalog_entry
 SELECT source, entry, first_seen, changed_at, gone_at FROM catalog WHERE id = :id ORDER BY source;
 
@@ -113,36 +117,21 @@ SELECT key, entry, first_seen FROM catalog WHERE key IN (SELECT value FROM json_
 -- name: catalog_find
 -- Candidates: those called exactly so, and the best by full text; filters come before the cut-off. Of one word's
 -- several ways to be said only the best counts.
-WITH allowed AS (
-    SELECT key, source FROM catalog
-    WHERE gone_at IS NULL
-        AND (:sources = '[]' OR source IN (SELECT value FROM json_each(:sources)))
-        AND official >= :official
-        AND featured >= :featured
-        AND (:categories = '[]' OR key IN (
-            SELECT key FROM catalog_labels WHERE kind = 'category' AND label IN (SELECT value FROM json_each(:categories))
-        ))
-        AND (:tags = '[]' OR key IN (
-            SELECT key FROM catalog_labels WHERE kind = 'tag' AND label IN (SELECT value FROM json_each(:tags))
-        ))
-), hits AS MATERIALIZED (
+WITH hits AS MATERIALIZED (
     SELECT term.value ->> 0 AS concept,
         catalog_texts.rowid AS key,
         -(term.value ->> 1) * bm25(catalog_texts, 10.0, 4.0, 2.0, 1.0) AS score
     FROM json_each(:terms) AS term
     JOIN catalog_texts ON catalog_texts MATCH term.value ->> 2
-), best AS (
+), best AS MATERIALIZED (
     SELECT key, concept, max(score) AS score FROM hits GROUP BY key, concept
-), found AS (
-    SELECT key FROM best WHERE key IN (SELECT key FROM allowed)
-    GROUP BY key ORDER BY sum(score) * count(*) DESC, key LIMIT :most
-), exact AS (
-    SELECT key FROM catalog
-    WHERE (id = :id OR compact IN (:compact, :joined)) AND key IN (SELECT key FROM allowed)
+), chosen AS (
+    SELECT key FROM best GROUP BY key ORDER BY sum(score) * count(*) DESC, key LIMIT :most
+), named AS (
+    SELECT key FROM chosen UNION SELECT key FROM catalog WHERE id = :id OR compact IN (:compact, :joined)
 )
 SELECT catalog.key, id, source, compact, words, official, featured, popularity, concept, score
-FROM catalog LEFT JOIN best ON best.key = catalog.key
-WHERE catalog.key IN (SELECT key FROM found UNION SELECT key FROM exact)
+FROM named CROSS JOIN catalog ON catalog.key = named.key LEFT JOIN best ON best.key = catalog.key
 ORDER BY catalog.key;
 
 -- name: catalog_all
