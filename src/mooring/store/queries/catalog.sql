@@ -116,11 +116,12 @@ SELECT key, entry, first_seen FROM catalog WHERE key IN (SELECT value FROM json_
 
 -- name: catalog_find
 -- Candidates: those called exactly so, and the best by full text; filters come before the cut-off. Of one word's
--- several ways to be said only the best counts.
+-- several ways to be said only the best counts. With weights this large a word counts fully where it stands once:
+-- texts of entries are short, and long ones do not say more about fewer things.
 WITH hits AS MATERIALIZED (
     SELECT term.value ->> 0 AS concept,
         catalog_texts.rowid AS key,
-        -(term.value ->> 1) * bm25(catalog_texts, 10.0, 4.0, 2.0, 1.0) AS score
+        -(term.value ->> 1) * bm25(catalog_texts, 60.0, 40.0, 40.0, 20.0) AS score
     FROM json_each(:terms) AS term
     JOIN catalog_texts ON catalog_texts MATCH term.value ->> 2
 ), best AS MATERIALIZED (

@@ -1,0 +1,1 @@
+"""Where entries come from: the kinds of sources that Mooring brings itself."""

@@ -1,0 +1,32 @@
+"""The list that comes with Mooring."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import AsyncIterator
+from importlib.resources import files
+
+from mooring import __version__
+from mooring.catalog import own_toml
+from mooring.catalog.source import Batch, Get, Origin
+
+NAME = "starter"
+
+
+class Starter:
+    """``catalog/starter.toml``."""
+
+    kind = "starter"
+    origins = (Origin(name=NAME, kind="starter", trusted=True),)
+    incremental = False
+
+    async def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+        """See ``catalog.source.SourceKind``."""
+        text = files("mooring.catalog").joinpath("starter.toml").read_text("utf-8")
+        found = f"{__version__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        if found == mark:
+            yield Batch(unchanged=True, mark=mark)
+            return
+        entries = [own_toml.parse(id, table, origin.name) for id, table in tomllib.loads(text).items()]
+        yield Batch(entries=entries, mark=found)
