@@ -23,7 +23,7 @@ LIMIT, MOST = 20, 100
 """Results when nobody says how many, and at most."""
 CANDIDATES = 200
 """Entries of the full-text index that are looked at closely."""
-CORRECTED = 3
+CORRECTED = 2
 """Words of a question that are taken for misspelt: looking for what was meant costs milliseconds."""
 WORDS = 24
 """Words of a question that count; agents paste whole paragraphs."""
@@ -39,7 +39,7 @@ _STOP = frozenset(
 
 COLUMNS = ("names", "labels", "description", "tools")
 """Of the full-text index, in the order in which a match tells more."""
-HITS = 3000
+HITS = 2500
 """Matches of all terms together that the index may go through: what a question may cost, about 3 us each."""
 
 
