@@ -86,9 +86,7 @@ async def measure(docker: Path | None, misses: bool) -> dict[str, Any]:
     figures: dict[str, Any] = {"starter list": await recall(corpus.starter(), queries, misses)}
     if docker:
         entries = corpus.docker(docker)
-        figures["Docker's catalog, tools held out"] = await recall(
-            without_tools(entries), of_docker(entries), misses
-        )
+        figures["Docker's catalog, tools held out"] = await recall(without_tools(entries), of_docker(entries), misses)
     figures["latency"] = await speed(queries)
     return figures
 
@@ -120,7 +118,9 @@ def _shown_arguments() -> list[str]:
 
 def main() -> int:
     """Measure, print, write; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.search", description="Measure the search of the catalog.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.search", description="Measure the search of the catalog."
+    )
     parser.add_argument("--docker", type=Path, help="a checkout of Docker's catalog")
     parser.add_argument("--misses", action="store_true", help="show what was not found first")
     parser.add_argument("--out", type=Path, help="write OUT.json and OUT.md")

@@ -14,7 +14,7 @@ from mooring.catalog import docker_yaml, own_toml
 from mooring.catalog.entry import Entry, Package, ToolNote
 
 SEED = 20261121
-_SYLLABLES = "ba be bo ca ce co da de do fa fi ga go ha hi jo ka ki la le lo ma me mo na ne no pa po ra re ri ro sa se so".split()
+_SYLLABLES = [consonant + vowel for consonant in "bcdfghjklmnprst" for vowel in "aeiou"]
 
 
 def starter() -> list[Entry]:

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from mooring.errors import ConfigError
-from mooring.nouns import InstanceRow, KeyRow, NewKey, ReloadReport, StatusReport, ToolRow
+from mooring.nouns import (
+    EntryReport,
+    EntryRow,
+    InstanceRow,
+    KeyRow,
+    NewKey,
+    RefreshReport,
+    ReloadReport,
+    SourceRow,
+    StatusReport,
+    ToolRow,
+)
 
 if TYPE_CHECKING:
     from mooring.config.home import Home
@@ -143,6 +154,46 @@ class Mooring:
     async def key_revoke(self, key_id: str) -> None:
         """End a key at once, also for open sessions."""
         await self._ask("key_revoke", dict[str, Any], key_id=key_id)
+
+    async def find(
+        self,
+        query: str = "",
+        *,
+        categories: Sequence[str] = (),
+        tags: Sequence[str] = (),
+        sources: Sequence[str] = (),
+        official_only: bool = False,
+        featured_only: bool = False,
+        limit: int = 20,
+    ) -> list[EntryRow]:
+        """Servers of the catalog that answer ``query``, best first; without one the best known. Within a filter any
+        may match, all filters must. Raises ConfigError for a filter that nothing can match."""
+        return await self._ask(
+            "find",
+            list[EntryRow],
+            query=query,
+            categories=list(categories),
+            tags=list(tags),
+            sources=list(sources),
+            official_only=official_only,
+            featured_only=featured_only,
+            limit=limit,
+        )
+
+    async def catalog_refresh(
+        self, sources: Sequence[str] = (), *, force: bool = False, heard: Heard | None = None
+    ) -> list[RefreshReport]:
+        """Read these sources of the catalog, or all; ``force``: also those that are still fresh. ``heard`` gets
+        ("progress", {"source", "entries"}). A source that fails says so in its report."""
+        return await self._ask("catalog_refresh", list[RefreshReport], heard, sources=list(sources), force=force)
+
+    async def catalog_status(self) -> list[SourceRow]:
+        """The sources of the catalog: what each has, and how its last refresh went."""
+        return await self._ask("catalog_status", list[SourceRow])
+
+    async def catalog_show(self, entry_id: str) -> EntryReport:
+        """All that the catalog knows about an entry. Raises ConfigError when there is none."""
+        return await self._ask("catalog_show", EntryReport, entry_id=entry_id)
 
     async def add_server(
         self, name: str, *, functions: Sequence[Callable[..., Any]], workspaces: Sequence[str] | None = None

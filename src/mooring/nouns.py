@@ -16,6 +16,7 @@ Era = Literal["legacy", "modern"]
 Sharing = Literal["shared", "workspace", "session"]
 State = Literal["stopped", "starting", "ready", "stopping", "backoff"]
 Scope = Literal["call", "list"]
+Outcome = Literal["refreshed", "unchanged", "fresh", "failed"]
 
 
 class InstanceKey(msgspec.Struct, frozen=True, order=True):
@@ -232,3 +233,73 @@ class StatusReport(msgspec.Struct, frozen=True):
     started_at: float
     workspaces: tuple[str, ...]
     config_error: str = ""
+
+
+class EntryRow(msgspec.Struct, frozen=True):
+    """One entry of the catalog that answers a question."""
+
+    id: str
+    name: str
+    description: str
+    source: str
+    launch: tuple[str, ...]
+    """How it can be started here (``container``, ``npm``, ``pypi``, ``remote``); empty: it cannot."""
+    needs: tuple[str, ...]
+    """Settings and secrets that must be given."""
+    categories: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    official: bool = False
+    featured: bool = False
+    trusted: bool = False
+    """Its source is trusted: agents may add it."""
+    deprecated: bool = False
+    tools: tuple[str, ...] = ()
+    """Names of tools that its source lists."""
+
+
+class EntryReport(msgspec.Struct, frozen=True):
+    """All that the catalog knows about one entry."""
+
+    row: EntryRow
+    first_seen: float
+    changed_at: float
+    gone: bool
+    """Its source no longer has it."""
+    also_in: tuple[str, ...]
+    """Other sources with an entry of this id; this one is taken first."""
+    entry: dict[str, Any]
+    """The entry, in the names of server.json and some more."""
+    document: dict[str, Any]
+    """As its source wrote it."""
+
+
+class SourceRow(msgspec.Struct, frozen=True):
+    """One source of the catalog."""
+
+    name: str
+    kind: str
+    place: str
+    trusted: bool
+    entries: int
+    state: Literal["never", "ok", "failed"]
+    refreshed_at: float | None = None
+    next_at: float | None = None
+    """When it is read again by itself, at the earliest; none when only somebody's asking does it."""
+    error: str = ""
+    problems: tuple[str, ...] = ()
+    """Records that could not be understood, some of them."""
+
+
+class RefreshReport(msgspec.Struct, frozen=True):
+    """What refreshing one source did."""
+
+    name: str
+    outcome: Outcome
+    """``fresh``: nothing was asked, its interval is not over."""
+    entries: int = 0
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+    next_at: float | None = None
+    problems: tuple[str, ...] = ()
+    error: str = ""

@@ -174,8 +174,12 @@ class Entry(Part, frozen=True, kw_only=True):
     @property
     def launches(self) -> tuple[Launch, ...]:
         """How it can be started here, in the order the source prefers."""
-        found = [LAUNCH_OF[package.registry_type] for package in self.packages if package.registry_type in LAUNCH_OF]
-        return tuple(dict.fromkeys([*found, *(("remote",) if self.remotes else ())]))
+        found: list[Launch] = [
+            LAUNCH_OF[package.registry_type] for package in self.packages if package.registry_type in LAUNCH_OF
+        ]
+        if self.remotes:
+            found.append("remote")
+        return tuple(dict.fromkeys(found))
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -197,8 +201,8 @@ class Entry(Part, frozen=True, kw_only=True):
 def wanted(part: KeyValue | Argument) -> list[str]:
     """What a person must give for this part: itself, or, when its value is fixed, variables in it."""
     if part.value is None and part.default is None and not part.variables:
-        own = part.name or part.value_hint
-        return [own] if part.is_required else []
+        hint = part.value_hint if isinstance(part, Argument) else ""
+        return [part.name or hint] if part.is_required else []
     return [name for name, value in part.variables.items() if _asked(value)]
 
 

@@ -44,10 +44,12 @@ def _steps(here: Any, there: Any, path: tuple[str | int, ...]) -> Iterator[Step]
                 yield from _steps(one[key], value, (*path, key))
             else:
                 yield [*path, key], value
-    elif isinstance(here, list) and isinstance(there, list) and len(cast("list[Any]", here)) == len(
-        cast("list[Any]", there)
-    ):
-        for number, (one, two) in enumerate(zip(cast("list[Any]", here), cast("list[Any]", there), strict=True)):
-            yield from _steps(one, two, (*path, number))
-    elif type(here) is not type(there) or here != there:  # True is not 1 here
+        return
+    if isinstance(here, list) and isinstance(there, list):
+        mine, theirs = cast("list[Any]", here), cast("list[Any]", there)
+        if len(mine) == len(theirs):
+            for number, (first, second) in enumerate(zip(mine, theirs, strict=True)):
+                yield from _steps(first, second, (*path, number))
+            return
+    if type(cast("Any", here)) is not type(cast("Any", there)) or here != there:  # True is not 1 here
         yield list(path), there

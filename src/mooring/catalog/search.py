@@ -10,9 +10,9 @@ Pure: ``catalog.shelf`` asks the store in between. The same catalog and question
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import msgspec
@@ -29,17 +29,22 @@ WORDS = 24
 """Words of a question that count; agents paste whole paragraphs."""
 
 _STOP = frozenset(
-    "a about above all also am an and any anything are as at be been but by can could do does down for from get give had "
-    "has have help how i if in into is it its just let like make may me my need no of off on one or our out over own "
-    "please re should so some something such than that the their them then there these they this those through to too up "
-    "us use used uses using very want was way we were what when where which while who why will with without would you your "
-    "tool tools".split()
+    words(
+        """
+    a about above all also am an and any anything are as at be been but by can could do does down for from get give
+    had has have help how i if in into is it its just let like make may me my need no of off on one or our out over
+    own please re should so some something such than that the their them then there these they this those through to
+    too up us use used uses using very want was way we were what when where which while who why will with without
+    would you your tool tools
+    """
+    )
 )
+"""Words that say nothing about what somebody looks for."""
 
 
 COLUMNS = ("names", "labels", "description", "tools")
 """Of the full-text index, in the order in which a match tells more."""
-HITS = 2500
+HITS = 2000
 """Matches of all terms together that the index may go through: what a question may cost, about 3 us each."""
 
 
@@ -53,6 +58,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     official_only: bool = False
     featured_only: bool = False
     limit: int = LIMIT
+
+    @property
+    def filtered(self) -> bool:
+        """Whether some entries cannot be an answer, whatever they say."""
+        return bool(self.categories or self.tags or self.sources or self.official_only or self.featured_only)
 
 
 class Words(Protocol):
@@ -122,29 +132,29 @@ def terms(asked: Sequence[str], language: Language, rare: Callable[[str], bool])
         if len(word) > 2:
             found += (Term(number, 0.6, stem(other), ("names",)) for other in language.words.beginning(word))
         found += (Term(number, 0.45, stem(other)) for other in language.synonyms.get(word, ()))
-    for number, (one, two) in enumerate(zip(asked, asked[1:], strict=False), len(asked)):
+    for number, (one, two) in enumerate(pairwise(asked), len(asked)):
         if one + two in language.words:
             found.append(Term(number, 1.0, stem(one + two), ("names",)))
     return found
 
 
-def affordable(terms: Iterable[Term], frequencies: Mapping[tuple[str, str], int]) -> list[Term]:
-    """The terms that tell most, as many as ``HITS`` allows; a common one may still count where it tells more.
+def affordable(terms: Iterable[Term], frequencies: Mapping[tuple[str, str], int], hits: int = HITS) -> list[Term]:
+    """The terms that tell most, as many as ``hits`` allows; a common one may still count where it tells more.
 
     ``frequencies``: how many entries have a stem, by stem and column."""
 
     def cost(term: Term) -> int:
         return sum(frequencies.get((term.stem, column), 0) for column in term.columns)
 
-    left = HITS
+    left = hits
     kept: list[Term] = []
     worth = ((-term.weight / math.log(2 + cost(term)), number, term) for number, term in enumerate(terms))
     for *_, wanted in sorted(worth, key=lambda found: found[:2]):
         for width in range(len(wanted.columns), 0, -1):
             term = msgspec.structs.replace(wanted, columns=wanted.columns[:width])
-            if 0 < (hits := cost(term)) <= left:
+            if 0 < (matches := cost(term)) <= left:
                 kept.append(term)
-                left -= hits
+                left -= matches
                 break
     return kept
 

@@ -1,12 +1,13 @@
 """The catalog as it is kept: entries of all sources in the store, and the way to find one among them.
 
-Opened lazily by ``serve.catalog``; nothing is read before somebody asks. Never talks to a source: that is
-``catalog.refresh``.
+Made by ``serve.catalog`` when somebody asks for the first time. Never talks to a source: that is ``catalog.refresh``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
@@ -68,17 +69,23 @@ class Shelf:
     async def put(self, source: str, entries: Sequence[Entry], run: int, now: float) -> None:
         """Keep these entries of a source. ``run`` numbers the listing they came in, see ``sweep``."""
         for start in range(0, len(entries), BATCH):
-            rows = [_row(entry) for entry in entries[start : start + BATCH]]
+            rows = await asyncio.to_thread(_rows, entries[start : start + BATCH])
             await self._store.run("catalog_put", entries=_json(rows), source=source, now=now, **{"pass": run})
         self._learnt = None
 
     async def gone(self, source: str, ids: Sequence[str], now: float) -> None:
         """A source no longer has these."""
         await self._store.run("catalog_gone", source=source, ids=_json(ids), now=now)
+        self._learnt = None
 
     async def sweep(self, source: str, run: int, now: float) -> None:
         """What a complete listing did not name is gone."""
         await self._store.run("catalog_sweep", source=source, now=now, **{"pass": run})
+        self._learnt = None
+
+    async def forget(self, source: str, now: float) -> None:
+        """A source is configured no more."""
+        await self._store.run("catalog_forget", source=source, now=now)
         self._learnt = None
 
     async def counts(self, since: float = 0.0) -> dict[str, tuple[int, int, int, int]]:
@@ -97,8 +104,8 @@ class Shelf:
         return [Kept(msgspec.json.decode(row[1], type=Entry), *row[2:]) for row in rows]
 
     async def find(self, question: Question, order: Sequence[str]) -> list[Kept]:
-        """The entries that answer a question, best first. ``order``: all sources, the one whose copy of an entry is
-        taken first. Raises ConfigError for a filter that nothing can pass."""
+        """The entries that answer a question, best first. ``order``: the sources that count, the one whose
+        copy of an entry is taken first. Raises ConfigError for a filter that nothing can pass."""
         await self._check(question, order)
         asked = search.parsed(question.query)
         candidates = await self._candidates(question, asked)
@@ -118,24 +125,37 @@ class Shelf:
         }
         if not asked:
             return _gathered(await self._store.read("catalog_all", **filters))
-        rows = await self._store.read(
-            "catalog_find",
-            terms=_json([(term.concept, term.weight, term.match) for term in await self._terms(asked)]),
-            id=question.query.strip().lower(),
-            compact=compact(question.query),
-            joined="".join(asked),
-            **filters,
-        )
-        return _gathered(rows)
+        wanted, learnt = await self._terms(asked)
 
-    async def _terms(self, asked: list[str]) -> list[search.Term]:
+        async def matching(hits: int) -> list[Candidate]:
+            affordable = search.affordable(wanted, learnt.frequencies, hits)
+            rows = await self._store.read(
+                "catalog_find",
+                terms=_json([(term.concept, term.weight, term.match) for term in affordable]),
+                id=question.query.strip().lower(),
+                compact=compact(question.query),
+                joined="".join(asked),
+                filtered=int(question.filtered),
+                **filters,
+            )
+            return _gathered(rows)
+
+        found = await matching(search.HITS)
+        if question.filtered and len(found) < question.limit:
+            # What the filter lets through may have only words that are too common to be looked for in all entries.
+            return await matching(sys.maxsize)
+        return found
+
+    async def _terms(self, asked: list[str]) -> tuple[list[search.Term], _Learnt]:
         learnt = await self._learn()
         await self._count(learnt, map(stem, asked))
         rare = learnt.entries / RARE
-        own = {word: sum(learnt.frequencies.get((stem(word), column), 0) for column in search.COLUMNS) for word in asked}
+        own = {
+            word: sum(learnt.frequencies.get((stem(word), column), 0) for column in search.COLUMNS) for word in asked
+        }
         wanted = search.terms(asked, learnt.language, lambda word: own[word] <= rare)
         await self._count(learnt, (term.stem for term in wanted))
-        return search.affordable(wanted, learnt.frequencies)
+        return wanted, learnt
 
     async def _count(self, learnt: _Learnt, stems: Iterable[str]) -> None:
         """Learn how many entries have these stems."""
@@ -181,6 +201,10 @@ def _only_known(what: str, wanted: Iterable[str], known: Iterable[str]) -> None:
             meant = f" Did you mean {' or '.join(close)}?" if close else ""
             listed = ", ".join(there[:40]) + (f" and {len(there) - 40} more" if len(there) > 40 else "")
             raise ConfigError(f'There is no {what} "{name}".{meant} There are: {listed or "none"}.')
+
+
+def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    return [_row(entry) for entry in entries]
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The contract of a source of entries. Pure.
 
-A *kind* of source knows how to read, an *origin* says what is read. Kinds come through the plugin hook
-``mooring_catalog_sources``, Mooring's own in ``catalog.sources`` too; origins from the configuration and from the kinds
-themselves. ``catalog.refresh`` calls them; a kind never writes and remembers nothing.
+A *kind* of source knows how to read, an origin (``config.plan.CatalogSource``) says what is read. Kinds come through
+the plugin hook ``mooring_catalog_sources``, Mooring's own in ``catalog.sources`` too; origins from the configuration
+and from the kinds themselves. ``catalog.refresh`` calls them; a kind never writes and remembers nothing.
 """
 
 from __future__ import annotations
@@ -13,27 +13,7 @@ from typing import Protocol
 import msgspec
 
 from mooring.catalog.entry import Entry
-
-
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """One source, by name."""
-
-    name: str
-    """First part of its entries' ids."""
-    kind: str
-    url: str = ""
-    path: str = ""
-    interval: float = 86400.0
-    """Seconds between two looks; 0: only when somebody asks for it."""
-    trusted: bool = False
-    """Agents may add its entries without being asked."""
-    asked_first: bool = False
-    """Nothing is fetched until a person refreshed it once: what nobody configured goes to no network by itself."""
-
-    @property
-    def place(self) -> str:
-        """What tells this source from another one of the same name."""
-        return f"{self.kind} {self.url or self.path}".strip()
+from mooring.config.plan import CatalogSource
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +48,22 @@ class Get(Protocol):
 class SourceKind(Protocol):
     """Reads origins of one kind."""
 
-    kind: str
-    origins: Sequence[Origin]
-    """Those that are there without configuration; one of the same name in the configuration replaces it."""
-    incremental: bool
-    """With a mark, ``read`` names only what changed, so that what it does not name is still there."""
+    @property
+    def kind(self) -> str:
+        """Its name in the configuration."""
+        ...
 
-    def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+    @property
+    def origins(self) -> Sequence[CatalogSource]:
+        """Those that are there without configuration; one of the same name in the configuration replaces it."""
+        ...
+
+    @property
+    def incremental(self) -> bool:
+        """With a mark, ``read`` names only what changed, so that what it does not name is still there."""
+        ...
+
+    def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """All that the origin has, or, with the mark of an earlier time, what changed. Raises MooringError when it
         breaks off; what came before is kept then, and the mark is not."""
         ...

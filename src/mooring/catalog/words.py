@@ -57,11 +57,30 @@ def stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 4 else word
 
 
-_ENDINGS = (("ies", "y", 2), ("sses", "ss", 1), ("xes", "x", 2), ("ches", "ch", 2), ("shes", "sh", 2), ("ss", "ss", 1))
-_ENDINGS += (("us", "us", 1), ("is", "is", 1), ("s", "", 3))
+_ENDINGS = (
+    ("ies", "y", 2),
+    ("sses", "ss", 1),
+    ("xes", "x", 2),
+    ("ches", "ch", 2),
+    ("shes", "sh", 2),
+    ("ss", "ss", 1),
+    ("us", "us", 1),
+    ("is", "is", 1),
+    ("s", "", 3),
+)
 """Of these the first that fits: what it becomes, and how many letters have to be left."""
-_SUFFIXES = (("ations", 3), ("ation", 3), ("ments", 4), ("ment", 4), ("ing", 3), ("ion", 4), ("ed", 3), ("er", 4), ("or", 4))
-_SUFFIXES += (("ly", 4), ("ate", 4))
+_SUFFIXES = (
+    ("ations", 3),
+    ("ation", 3),
+    ("ment", 4),
+    ("ing", 3),
+    ("ion", 4),
+    ("ed", 3),
+    ("er", 4),
+    ("or", 4),
+    ("ly", 4),
+    ("ate", 4),
+)
 
 
 def stems(text: str) -> str:
@@ -91,7 +110,7 @@ def indexed(entry: Entry) -> Indexed:
     people = "github" in words(space) or "gitlab" in words(space)
     titles = _telling([*words(entry.name), *pieces(entry.name), *words(last), *pieces(last)])
     joined = [_joined(entry.name), _joined(last)]
-    names = dict.fromkeys([*titles, *joined, *([] if people else whose)])
+    names: dict[str, None] = dict.fromkeys([*titles, *joined, *([] if people else whose)])
     called = " ".join(name for name in names if name)
     labels = " ".join((*entry.categories, *entry.tags, *(whose if people else ())))
     tools = " ".join(f"{' '.join(pieces(tool.name))} {tool.description}" for tool in entry.tools)

@@ -29,6 +29,8 @@ VERBS = {
     "key": "key",
     "secret": "secret",
     "auth": "auth",
+    "find": "find",
+    "catalog": "catalog",
     "import": "importing",
     "export": "export",
     "env": "env",

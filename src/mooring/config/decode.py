@@ -18,6 +18,8 @@ from mooring.config.schema import (
     Agent,
     AgentPool,
     AnyServer,
+    Catalog,
+    CatalogSource,
     CommandServer,
     Config,
     Gateway,
@@ -48,6 +50,7 @@ def config(tables: dict[str, Any]) -> Config:
         mcp_groups=_named(tables, "mcp_groups", _group, names.server_fault),
         mcp_presets=_named(tables, "mcp_presets", _kwargs, names.plain_fault),
         workspaces=_named(tables, "workspaces", _layer(Workspace), names.plain_fault),
+        catalog=_catalog(tables.get("catalog", {}), ("catalog",)),
         agent_pool=_layer(AgentPool)(tables.get("agent_pool", {}), ("agent_pool",)),
         teams=_named(tables, "teams", _layer(Team), names.plain_fault),
         agents=_named(tables, "agents", _layer(Agent), names.plain_fault),
@@ -63,6 +66,18 @@ def _named(
             raise Fault(message, (table, name))
         found[name] = each(value, (table, name))
     return found
+
+
+def _catalog(value: Any, path: Path) -> Catalog:
+    table = _mapping(value, path)
+    _only(table, Catalog.__struct_fields__, path)
+    place = (*path, "sources")
+    sources: dict[str, CatalogSource] = {}
+    for name, source in _mapping(table.get("sources", {}), place).items():
+        if message := names.server_fault(name):
+            raise Fault(message, (*place, name))
+        sources[name] = _table(source, CatalogSource, (*place, name))
+    return Catalog(sources=sources)
 
 
 def _server(value: Any, path: Path) -> AnyServer:

@@ -225,12 +225,36 @@ class Gateway(msgspec.Struct, frozen=True):
     pins: str = "report"
 
 
+class CatalogSource(msgspec.Struct, frozen=True, kw_only=True):
+    """Where entries of the catalog come from."""
+
+    name: str
+    """First part of its entries' ids."""
+    kind: str
+    url: str = ""
+    path: str = ""
+    interval: float = 86400.0
+    """Seconds between two looks; 0: only when somebody asks for it."""
+    trusted: bool = False
+    """Agents may add its entries without being asked."""
+    enabled: bool = True
+    asked_first: bool = False
+    """Nothing is fetched until a person refreshed it once: what nobody configured goes to no network by itself."""
+
+    @property
+    def place(self) -> str:
+        """What is read, for people; tells this source from another one of the same name."""
+        return f"{self.kind} {self.url or self.path}".strip()
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What should be: the whole resolved configuration."""
 
     gateway: Gateway = Gateway()
     variants: dict[str, Variant] = {}
     workspaces: dict[str, Workspace] = {}
+    catalog: tuple[CatalogSource, ...] = ()
+    """Sources that the configuration names."""
     problems: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()
     """Every file read, absolute, in order."""

@@ -59,6 +59,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[workspaces.NAME]", "", schema.Workspace),
     ("[workspaces.NAME.mcp.SERVER]", "", schema.Grant),
     ("mount", "", schema.MountTable),
+    ("[catalog.sources.NAME]", "", schema.CatalogSource),
     ("[agent_pool]", "", schema.AgentPool),
     ("[teams.NAME]", "", schema.Team),
     ("[agents.NAME]", "", schema.Agent),

@@ -6,6 +6,7 @@ is wrong with them; a server that cannot run is in the plan with the reason, so 
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -26,7 +27,18 @@ from mooring.config.plan import (
     references,
 )
 from mooring.config.references import expand
-from mooring.config.schema import AnyServer, Gateway, Grant, Kwarg, Loaded, Path, Tools, Workspace, dotted
+from mooring.config.schema import (
+    AnyServer,
+    CatalogSource,
+    Gateway,
+    Grant,
+    Kwarg,
+    Loaded,
+    Path,
+    Tools,
+    Workspace,
+    dotted,
+)
 from mooring.errors import ConfigError
 from mooring.nouns import Problem, Sharing
 
@@ -73,7 +85,21 @@ class _Resolver:
         workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused()
-        return Plan(gateway, self.variants, workspaces, tuple(self.problems), self.loaded.files)
+        catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
+        return Plan(gateway, self.variants, workspaces, catalog, tuple(self.problems), self.loaded.files)
+
+    def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
+        path: Path = ("catalog", "sources", name)
+        site = launches.Site(path, os.path.dirname(self.loaded.file_of(path)), self.loaded.user)
+        return plan.CatalogSource(
+            name=name,
+            kind=written.kind,
+            url=written.url or "",
+            path="" if written.path is None else site.file(written.path),
+            interval=float(written.interval),
+            trusted=written.trusted,
+            enabled=written.enabled,
+        )
 
     def _workspace(self, name: str, written: Workspace) -> plan.Workspace:
         servers = list(expand(self.config, written.mcp_servers))

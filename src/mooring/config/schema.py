@@ -380,6 +380,42 @@ class Gateway(Table, frozen=True, kw_only=True):
     """What happens when a tool's definition changes: it is reported, or blocked until approved."""
 
 
+class CatalogSource(Table, frozen=True, kw_only=True):
+    """Where entries of the catalog come from. `starter`, `official` and `docker` are there without being written; a
+    table of that name replaces one."""
+
+    kind: str
+    """`registry` (speaks the v0.1 API), `docker` (a checkout or archive of Docker's catalog), `files` (entries of your
+    own), `starter` (the list that comes with Mooring), or what a plugin brings."""
+    url: str | None = None
+    """Address of the registry, or of the archive."""
+    path: str | None = None
+    """File or folder, relative to this file."""
+    interval: Seconds = Seconds(86400)
+    """How long what was read stays fresh; 0: it is read again only when somebody asks for it."""
+    trusted: bool = False
+    """Agents may add its entries without being asked."""
+    enabled: bool = True
+    """`false`: its entries are not found."""
+
+    def __post_init__(self) -> None:
+        if self.url is not None and self.path is not None:
+            raise ValueError("a source has url or path, not both")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError("url needs to begin with http:// or https://")
+        if self.kind == "registry" and self.url is None:
+            raise ValueError("a registry needs its url")
+        if self.kind == "files" and self.path is None:
+            raise ValueError("files need a path")
+
+
+class Catalog(Table, frozen=True, kw_only=True):
+    """What could be run."""
+
+    sources: dict[str, CatalogSource] = {}
+    """Name, which is the first part of its entries' ids, to source."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The whole configuration, of all files."""
 
@@ -393,6 +429,8 @@ class Config(Table, frozen=True, kw_only=True):
     """Name to kwargs."""
     workspaces: dict[str, Workspace] = {}
     """Who is given what."""
+    catalog: Catalog = Catalog()
+    """What could be run."""
     agent_pool: AgentPool = AgentPool()
     """What all agents are given."""
     teams: dict[str, Team] = {}

@@ -1,7 +1,7 @@
 """The hooks a plugin may implement: their names, their arguments, one sentence each. Pure.
 
-Mooring's own launchers and sinks come through the same hooks. Hooks are called once at boot by ``plugins.manager``,
-never in a call. In a plugin::
+Mooring's own launchers, sinks and sources come through the same hooks. Hooks are called once by ``plugins.manager``, at
+boot if not said otherwise, never in a call. In a plugin::
 
     from mooring.plugins.hooks import hookimpl
 
@@ -20,6 +20,7 @@ import pluggy
 from mooring.observe.events import Sink
 
 if TYPE_CHECKING:
+    from mooring.catalog.source import SourceKind
     from mooring.launch.base import Launcher
 
 PROJECT = "mooring"
@@ -42,3 +43,9 @@ def mooring_launchers(context: Context) -> Sequence[Launcher]:  # pyright: ignor
 @hookspec
 def mooring_event_sinks(context: Context) -> Sequence[Sink]:  # pyright: ignore[reportReturnType]
     """Functions that get every event, in the event loop; they must return at once."""
+
+
+@hookspec
+def mooring_catalog_sources(context: Context) -> Sequence[SourceKind]:  # pyright: ignore[reportReturnType]
+    """Kinds of sources of the catalog; the first plugin that brings a kind reads it. Called when somebody first looks
+    for something, not at boot."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import pluggy
@@ -17,6 +17,9 @@ from mooring.launch.base import Launcher
 from mooring.nouns import Problem
 from mooring.observe.events import Event, Sink
 from mooring.plugins import hooks
+
+if TYPE_CHECKING:
+    from mooring.catalog.source import SourceKind
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +57,21 @@ def collect(plugins: Mapping[str, object], context: hooks.Context) -> Collected:
     return Collected(tuple(launchers), tuple(sinks), tuple(problems))
 
 
+def source_kinds(
+    plugins: Mapping[str, object], context: hooks.Context
+) -> tuple[dict[str, SourceKind], tuple[Problem, ...]]:
+    """The kinds of catalog sources that ``plugins`` bring, by name, and what failed or clashed."""
+    problems: list[Problem] = []
+    manager = _register(plugins, problems)
+    found: dict[str, SourceKind] = {}
+    for plugin, kind in _answers(manager.hook.mooring_catalog_sources, context, _is_source_kind, problems):
+        if kind.kind in found:
+            problems.append(_problem(plugin, f'catalog sources of the kind "{kind.kind}" are read by another plugin'))
+        else:
+            found[kind.kind] = kind
+    return found, tuple(problems)
+
+
 def _register(plugins: Mapping[str, object], problems: list[Problem]) -> pluggy.PluginManager:
     """A manager that knows the hooks and those plugins whose hooks fit them."""
     manager = pluggy.PluginManager(hooks.PROJECT)
@@ -87,6 +105,10 @@ def _answers(
                 yield name, thing
             else:
                 problems.append(_problem(name, f"{hook.name} returned something else: {type(thing).__name__}"))
+
+
+def _is_source_kind(thing: Any) -> bool:
+    return isinstance(getattr(thing, "kind", None), str) and callable(getattr(thing, "read", None))
 
 
 def _is_launcher(thing: Any) -> bool:

@@ -77,7 +77,9 @@ class App:
         self.logs = Logs(redact)
         self._redact = redact
         self.builtin = Builtin(keeper, self._report)
-        collected = collect({"mooring": self.builtin}, Context(self.home.state if self.home else ""))
+        self.plugins: dict[str, object] = {"mooring": self.builtin}
+        self.context = Context(self.home.state if self.home else "")
+        collected = collect(self.plugins, self.context)
         self.denials = Denials()
         self.events = Events((log_sink, self.metrics, self.denials, *collected.sinks))
         self.launchers: dict[str, Launcher] = collected.by_kind()
@@ -94,6 +96,7 @@ class App:
         self.functions: dict[str, tuple[str, ...] | None] = {}
         """Function servers of the library: name to workspaces (None: all)."""
         self.pool: Pool
+        self.tasks: Tasks
         self.looks: FirstLooks
         self.watching: Watching
         self.relay: Relay
@@ -121,7 +124,7 @@ class App:
                 complete=bridge.own,
             )
         )
-        tasks = await stack.enter_async_context(Tasks())
+        self.tasks = tasks = await stack.enter_async_context(Tasks())
         self.looks = FirstLooks(self.pool, self.listings, self.views, tasks)
         self.watching = Watching(tasks)
         stack.callback(self.subscriptions.close)

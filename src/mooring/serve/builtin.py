@@ -1,8 +1,9 @@
-"""Mooring's own launchers, registered through the same hooks as anybody else's."""
+"""Mooring's own launchers and catalog sources, registered through the same hooks as anybody else's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mooring.launch.base import Launcher, Report
 from mooring.launch.functions import FunctionsLauncher
@@ -10,6 +11,9 @@ from mooring.launch.kept import Keeper
 from mooring.launch.process import ProcessLauncher
 from mooring.launch.remote import RemoteLauncher
 from mooring.plugins.hooks import Context, hookimpl
+
+if TYPE_CHECKING:
+    from mooring.catalog.source import SourceKind
 
 
 class Builtin:
@@ -23,3 +27,13 @@ class Builtin:
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
         """Processes, remotes, and functions of this process."""
         return [self._process, RemoteLauncher(), self.functions]
+
+    @hookimpl
+    def mooring_catalog_sources(self, context: Context) -> Sequence[SourceKind]:
+        """The starter list, registries, Docker's catalog, files."""
+        from mooring.catalog.sources.docker import DockerCatalog
+        from mooring.catalog.sources.files import Files
+        from mooring.catalog.sources.registry import Registry
+        from mooring.catalog.sources.starter import Starter
+
+        return [Starter(), Registry(), DockerCatalog(), Files()]

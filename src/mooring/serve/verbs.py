@@ -15,7 +15,18 @@ import msgspec
 
 from mooring import __version__
 from mooring.errors import ConfigError, MooringError, UpstreamProtocol
-from mooring.nouns import InstanceRow, KeyRow, NewKey, ReloadReport, Scope, StatusReport, ToolRow
+from mooring.nouns import (
+    EntryReport,
+    EntryRow,
+    InstanceRow,
+    KeyRow,
+    NewKey,
+    ReloadReport,
+    Scope,
+    SourceRow,
+    StatusReport,
+    ToolRow,
+)
 from mooring.relay.table import Route
 from mooring.relay.view import View
 from mooring.serve.local_client import LocalRequest, LocalSession
@@ -24,6 +35,7 @@ from mooring.wire import jsonrpc
 
 if TYPE_CHECKING:
     from mooring.serve.app import App
+    from mooring.serve.catalog import Catalog
 
 Heard = Callable[[str, Any], None]
 
@@ -47,8 +59,13 @@ class Verbs:
             "key_list": self.key_list,
             "key_rotate": self.key_rotate,
             "key_revoke": self.key_revoke,
+            "find": self.find,
+            "catalog_refresh": self.catalog_refresh,
+            "catalog_status": self.catalog_status,
+            "catalog_show": self.catalog_show,
         }
-        self._streaming = {"call", "logs"}
+        self._streaming = {"call", "logs", "catalog_refresh"}
+        self._looked: Catalog | None = None
 
     async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any:
         """Run a verb by name. Raises MooringError."""
@@ -174,6 +191,35 @@ class Verbs:
     async def key_revoke(self, key_id: str) -> dict[str, Any]:
         await self._app.keys.revoke(key_id)
         return {}
+
+    async def find(self, **asked: Any) -> list[EntryRow]:
+        from mooring.catalog.search import Question
+
+        unknown = ", ".join(asked.keys() - set(Question.__struct_fields__))
+        if unknown:
+            raise ConfigError(f"find: unexpected {unknown}; there are: {', '.join(Question.__struct_fields__)}")
+        return await self._catalog.find(msgspec.convert(asked, Question))
+
+    async def catalog_refresh(self, sources: Any = (), force: bool = False, heard: Heard | None = None) -> Any:
+        def progress(source: str, entries: int) -> None:
+            if heard is not None:
+                heard("progress", {"source": source, "entries": entries})
+
+        return await self._catalog.refresh(msgspec.convert(sources, tuple[str, ...]), force, progress)
+
+    async def catalog_status(self) -> list[SourceRow]:
+        return await self._catalog.status()
+
+    async def catalog_show(self, entry_id: str) -> EntryReport:
+        return await self._catalog.show(entry_id)
+
+    @property
+    def _catalog(self) -> Catalog:
+        if self._looked is None:
+            from mooring.serve.catalog import Catalog  # who never looks for anything does not pay for it
+
+            self._looked = Catalog(self._app)
+        return self._looked
 
     def _known(self, server: str) -> None:
         names = {variant.server for variant in self._app.plan.variants.values()}

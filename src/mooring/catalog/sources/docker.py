@@ -20,7 +20,8 @@ import msgspec
 from mooring.catalog import docker_yaml
 from mooring.catalog.docker_yaml import SERVER, TOOLS
 from mooring.catalog.entry import Entry
-from mooring.catalog.source import Batch, Get, Origin
+from mooring.catalog.source import Batch, Get
+from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError, Unavailable
 
 ARCHIVE = "https://github.com/docker/mcp-registry/archive/refs/heads/main.tar.gz"
@@ -37,10 +38,10 @@ class DockerCatalog:
     """``kind = "docker"``."""
 
     kind = "docker"
-    origins = (Origin(name="docker", kind="docker", url=ARCHIVE, asked_first=True),)
+    origins = (CatalogSource(name="docker", kind="docker", url=ARCHIVE, asked_first=True),)
     incremental = False
 
-    async def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+    async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """See ``catalog.source.SourceKind``."""
         if origin.path:
             texts, found = await asyncio.to_thread(_local, Path(origin.path))

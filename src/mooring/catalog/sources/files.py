@@ -1,4 +1,4 @@
-"""Entries in files of one's own: TOML in our form (``catalog.own_toml``), or JSON that is a server.json or a list of them.
+"""Entries in files of one's own: TOML in our form (``catalog.own_toml``), or JSON: a server.json or a list of them.
 
 ``path`` is a file, or a folder whose ``*.toml`` and ``*.json`` are read in the order of their names.
 """
@@ -15,7 +15,8 @@ import msgspec
 
 from mooring.catalog import own_toml, server_json
 from mooring.catalog.entry import Entry
-from mooring.catalog.source import Batch, Get, Origin
+from mooring.catalog.source import Batch, Get
+from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError
 
 _KINDS = (".toml", ".json")
@@ -28,13 +29,13 @@ class Files:
     origins = ()
     incremental = False
 
-    async def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+    async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """See ``catalog.source.SourceKind``."""
         batch = await asyncio.to_thread(_read, origin, mark)
         yield batch
 
 
-def _read(origin: Origin, mark: str) -> Batch:
+def _read(origin: CatalogSource, mark: str) -> Batch:
     root = Path(origin.path)
     if not root.exists():
         raise ConfigError(f'The catalog source "{origin.name}" has nothing to read: {root} does not exist.')

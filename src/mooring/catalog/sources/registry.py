@@ -15,7 +15,8 @@ import msgspec
 
 from mooring.catalog import server_json
 from mooring.catalog.entry import Entry
-from mooring.catalog.source import Batch, Get, Origin
+from mooring.catalog.source import Batch, Get
+from mooring.config.plan import CatalogSource
 from mooring.errors import Unavailable, UpstreamProtocol
 
 OFFICIAL = "https://registry.modelcontextprotocol.io"
@@ -40,10 +41,10 @@ class Registry:
     """``kind = "registry"``."""
 
     kind = "registry"
-    origins = (Origin(name="official", kind="registry", url=OFFICIAL, asked_first=True),)
+    origins = (CatalogSource(name="official", kind="registry", url=OFFICIAL, asked_first=True),)
     incremental = True
 
-    async def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+    async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """See ``catalog.source.SourceKind``."""
         latest, cursor, seen = mark, "", set[str]()
         for _ in range(PAGES):
@@ -59,7 +60,7 @@ class Registry:
             seen.add(cursor)
         raise UpstreamProtocol(f"The registry {origin.url} has more than {PAGES} pages.")
 
-    async def _page(self, origin: Origin, mark: str, cursor: str, get: Get) -> _Page:
+    async def _page(self, origin: CatalogSource, mark: str, cursor: str, get: Get) -> _Page:
         asked = {"limit": str(PAGE), "version": "latest"}
         if mark:
             asked |= {"updated_since": mark, "include_deleted": "true"}
@@ -75,7 +76,7 @@ class Registry:
             raise UpstreamProtocol(f"The registry {origin.url} answered with something else: {error}") from None
 
 
-def _batch(origin: Origin, items: list[Any], latest: str) -> tuple[Batch, str]:
+def _batch(origin: CatalogSource, items: list[Any], latest: str) -> tuple[Batch, str]:
     """What a page says, and the latest time in it."""
     entries: list[Entry] = []
     gone: list[str] = []

@@ -9,7 +9,8 @@ from importlib.resources import files
 
 from mooring import __version__
 from mooring.catalog import own_toml
-from mooring.catalog.source import Batch, Get, Origin
+from mooring.catalog.source import Batch, Get
+from mooring.config.plan import CatalogSource
 
 NAME = "starter"
 
@@ -18,10 +19,10 @@ class Starter:
     """``catalog/starter.toml``."""
 
     kind = "starter"
-    origins = (Origin(name=NAME, kind="starter", trusted=True),)
+    origins = (CatalogSource(name=NAME, kind="starter", trusted=True),)
     incremental = False
 
-    async def read(self, origin: Origin, mark: str, get: Get) -> AsyncIterator[Batch]:
+    async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """See ``catalog.source.SourceKind``."""
         text = files("mooring.catalog").joinpath("starter.toml").read_text("utf-8")
         found = f"{__version__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"

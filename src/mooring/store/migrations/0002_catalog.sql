@@ -5,7 +5,6 @@ CREATE TABLE catalog (
     source TEXT NOT NULL,
     id TEXT NOT NULL,
     digest TEXT NOT NULL,
-    entry TEXT NOT NULL,
     compact TEXT NOT NULL,
     words TEXT NOT NULL,
     official INTEGER NOT NULL,
@@ -15,6 +14,7 @@ CREATE TABLE catalog (
     changed_at REAL NOT NULL,
     seen_in INTEGER NOT NULL,
     gone_at REAL,
+    entry TEXT NOT NULL, -- last: whoever reads the others need not go through it
     UNIQUE (source, id)
 );
 

@@ -62,6 +62,13 @@ DELETE FROM catalog_texts WHERE rowid IN (SELECT key FROM catalog WHERE source =
 DELETE FROM catalog_labels WHERE key IN (SELECT key FROM catalog WHERE source = :source AND seen_in <> :pass);
 UPDATE catalog SET gone_at = :now WHERE source = :source AND gone_at IS NULL AND seen_in <> :pass;
 
+-- name: catalog_forget
+-- A source that is configured no more: it has nothing, and is read from the start when it comes back.
+DELETE FROM catalog_texts WHERE rowid IN (SELECT key FROM catalog WHERE source = :source);
+DELETE FROM catalog_labels WHERE key IN (SELECT key FROM catalog WHERE source = :source);
+UPDATE catalog SET gone_at = :now WHERE source = :source AND gone_at IS NULL;
+DELETE FROM catalog_sources WHERE name = :source;
+
 -- name: catalog_tried
 INSERT INTO catalog_sources (name, place, mark, pass, tried_at, error, problems)
 VALUES (:name, :place, '', :pass, :now, '', '[]')
@@ -126,10 +133,39 @@ WITH hits AS MATERIALIZED (
     JOIN catalog_texts ON catalog_texts MATCH term.value ->> 2
 ), best AS MATERIALIZED (
     SELECT key, concept, max(score) AS score FROM hits GROUP BY key, concept
+), allowed AS (
+    SELECT key, concept, score FROM best WHERE NOT :filtered
+    UNION ALL
+    SELECT best.key, concept, score FROM best CROSS JOIN catalog ON catalog.key = best.key
+    WHERE :filtered AND gone_at IS NULL
+        AND (:sources = '[]' OR source IN (SELECT value FROM json_each(:sources)))
+        AND official >= :official
+        AND featured >= :featured
+        AND (:categories = '[]' OR catalog.key IN (
+            SELECT key FROM catalog_labels
+            WHERE kind = 'category' AND label IN (SELECT value FROM json_each(:categories))
+        ))
+        AND (:tags = '[]' OR catalog.key IN (
+            SELECT key FROM catalog_labels WHERE kind = 'tag' AND label IN (SELECT value FROM json_each(:tags))
+        ))
 ), chosen AS (
-    SELECT key FROM best GROUP BY key ORDER BY sum(score) * count(*) DESC, key LIMIT :most
+    SELECT key FROM allowed GROUP BY key ORDER BY sum(score) * count(*) DESC, key LIMIT :most
 ), named AS (
-    SELECT key FROM chosen UNION SELECT key FROM catalog WHERE id = :id OR compact IN (:compact, :joined)
+    SELECT key FROM chosen
+    UNION
+    SELECT key FROM catalog
+    WHERE (id = :id OR compact IN (:compact, :joined))
+        AND gone_at IS NULL
+        AND (:sources = '[]' OR source IN (SELECT value FROM json_each(:sources)))
+        AND official >= :official
+        AND featured >= :featured
+        AND (:categories = '[]' OR catalog.key IN (
+            SELECT key FROM catalog_labels
+            WHERE kind = 'category' AND label IN (SELECT value FROM json_each(:categories))
+        ))
+        AND (:tags = '[]' OR catalog.key IN (
+            SELECT key FROM catalog_labels WHERE kind = 'tag' AND label IN (SELECT value FROM json_each(:tags))
+        ))
 )
 SELECT catalog.key, id, source, compact, words, official, featured, popularity, concept, score
 FROM named CROSS JOIN catalog ON catalog.key = named.key LEFT JOIN best ON best.key = catalog.key
@@ -142,10 +178,11 @@ WHERE gone_at IS NULL
     AND (:sources = '[]' OR source IN (SELECT value FROM json_each(:sources)))
     AND official >= :official
     AND featured >= :featured
-    AND (:categories = '[]' OR key IN (
-        SELECT key FROM catalog_labels WHERE kind = 'category' AND label IN (SELECT value FROM json_each(:categories))
+    AND (:categories = '[]' OR catalog.key IN (
+        SELECT key FROM catalog_labels
+        WHERE kind = 'category' AND label IN (SELECT value FROM json_each(:categories))
     ))
-    AND (:tags = '[]' OR key IN (
+    AND (:tags = '[]' OR catalog.key IN (
         SELECT key FROM catalog_labels WHERE kind = 'tag' AND label IN (SELECT value FROM json_each(:tags))
     ))
 ORDER BY featured DESC, official DESC, popularity DESC, id LIMIT :most;
