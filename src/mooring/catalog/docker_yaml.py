@@ -25,7 +25,7 @@ from mooring.catalog.entry import (
     Value,
     entry_id,
 )
-from mooring.catalog.residue import applied, residue
+from mooring.catalog.residue import applied, plain, residue
 from mooring.catalog.server_json import without_nulls
 
 SERVER, TOOLS = "server.yaml", "tools.json"
@@ -280,7 +280,7 @@ def _rendered(entry: Entry) -> Json:
         oauth=entry.logins,
         tools=() if package or remote else tuple(map(_their_tool, entry.tools)),
     )
-    documents: Json = {SERVER: msgspec.to_builtins(server)}
+    documents: Json = {SERVER: plain(server)}
     if entry.tools and (package or remote):
         documents[TOOLS] = [_their_tool(tool) for tool in entry.tools]
     return documents

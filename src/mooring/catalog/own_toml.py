@@ -23,6 +23,7 @@ from mooring.catalog.entry import (
     Transport,
     entry_id,
 )
+from mooring.catalog.residue import plain
 
 _NOT_WRITTEN = frozenset(("id", "source", "residue", "form"))
 
@@ -36,14 +37,14 @@ def parse(id: str, table: Json, source: str) -> Entry:
         raise ValueError(f'the id "{id}" needs to be in lower case')
     full = {"name": id.rpartition("/")[2], **_written_out(table), "id": own, "source": source}
     entry = msgspec.convert(full, Entry)
-    if unknown := sorted(_unknown(full, msgspec.to_builtins(entry))):
+    if unknown := sorted(_unknown(full, plain(entry))):
         raise ValueError(f"unknown key {', '.join(unknown)}")
     return entry
 
 
 def render(entry: Entry) -> Json:
     """The table of an entry, written out."""
-    table = msgspec.to_builtins(entry)
+    table = plain(entry)
     return {key: value for key, value in table.items() if key not in _NOT_WRITTEN}
 
 

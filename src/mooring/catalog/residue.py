@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+import msgspec
+
 Step = tuple[Any, ...]
 """``(path, value)`` puts a value there, ``(path,)`` takes it away; a path is a list of keys and positions."""
 Residue = tuple[Step, ...]
+
+
+def plain(struct: msgspec.Struct) -> Any:
+    """A struct as JSON values that can be changed."""
+    return msgspec.json.decode(msgspec.json.encode(struct))
 
 
 def residue(rendered: Any, document: Any) -> Residue:

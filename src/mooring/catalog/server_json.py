@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 
 from mooring.catalog.entry import Entry, Icon, Package, Part, Repository, Transport, entry_id
-from mooring.catalog.residue import applied, residue
+from mooring.catalog.residue import applied, plain, residue
 
 OFFICIAL_META = "io.modelcontextprotocol.registry/official"
 """Key in ``_meta`` of a listed server under which a registry speaks for itself."""
@@ -112,4 +112,4 @@ def _rendered(entry: Entry) -> dict[str, Any]:
         packages=entry.packages,
         remotes=entry.remotes,
     )
-    return msgspec.to_builtins(document)
+    return plain(document)

@@ -20,6 +20,7 @@ _TOOL_TEXT = 4000
 """Characters of tool texts that are indexed: enough for a hundred tools, and no page of prose."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SHORT = re.compile(r"[^aeiou][aeiou][^aeiouwxy]")
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -52,7 +53,9 @@ def stem(word: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= rest:
             word = word.removesuffix(ending)
             if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-                word = word[:-1]
+                word = word[:-1]  # running: run
+            elif _SHORT.fullmatch(word):
+                word += "e"  # moving: move
             break
     return word.removesuffix("e") if len(word) > 4 else word
 

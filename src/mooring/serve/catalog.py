@@ -38,7 +38,7 @@ class Catalog:
         kinds, self.problems = source_kinds(app.plugins, app.context)
         self._kinds = kinds
         self._shelf = Shelf(app.store)
-        self._refresh = Refresh(self._shelf, app.store, kinds, _http)
+        self._refresh = Refresh(self._shelf, app.store, kinds, http)
         self._ready: tuple[CatalogSource, ...] | None = None
         """The sources for which the shelf was made ready."""
         self._readying = asyncio.Lock()
@@ -135,7 +135,7 @@ def document(entry: Entry) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def _http(source: CatalogSource) -> AsyncGenerator[Get, None]:
+async def http(source: CatalogSource) -> AsyncGenerator[Get, None]:
     """GET for a source; what HTTP needs is loaded when the first request is made."""
     if not source.url:
         yield _nowhere
