@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mooring.config import kwargs as kw
 from mooring.config.load import load
-from mooring.config.plan import Container, Plan, Plugin, Process, Remote, SecretRef, Variant
+from mooring.config.plan import CatalogSource, Container, Plan, Plugin, Process, Remote, SecretRef, Variant
 from mooring.config.resolve import resolve
 from mooring.config.schema import Kwarg
 from mooring.errors import ConfigError
@@ -533,3 +533,25 @@ def test_an_open_network_in_a_sandbox_is_said(planned: Planned) -> None:
     assert "open network" in problem.message
     assert planned(SERVER + "sandbox = true\nnetwork = 'none'\n" + USED).problems == ()
     assert planned(SERVER + USED).problems == ()
+
+
+def test_sources_of_the_catalog_are_resolved(planned: Callable[..., Plan], tmp_path: Path) -> None:
+    """R31: user-defined sources; paths are relative to the file."""
+    plan = planned("""
+[catalog.sources.own]
+kind = "files"
+path = "entries"
+trusted = true
+[catalog.sources.official]
+kind = "registry"
+url = "https://registry.example"
+interval = "6h"
+[catalog.sources.docker]
+kind = "docker"
+enabled = false
+""")
+    assert plan.catalog == (
+        CatalogSource(name="own", kind="files", path=str(tmp_path / "entries"), trusted=True),
+        CatalogSource(name="official", kind="registry", url="https://registry.example", interval=21600.0),
+        CatalogSource(name="docker", kind="docker", enabled=False),
+    )

@@ -18,7 +18,7 @@ from mooring.nouns import InstanceKey
 from mooring.observe.events import Event, Events
 from mooring.plugins import hooks
 from mooring.plugins.hooks import Context, hookimpl
-from mooring.plugins.manager import collect
+from mooring.plugins.manager import collect, source_kinds
 
 CONTEXT = Context(Path("/state"))
 
@@ -177,8 +177,44 @@ def test_a_sink_that_raises_is_reported_once_and_switched_off(caplog: pytest.Log
 
 def test_every_hook_has_one_sentence() -> None:
     specs = [spec for name, spec in vars(hooks).items() if name.startswith("mooring_")]
-    assert len(specs) == 2
+    assert len(specs) == 3
     for spec in specs:
         assert spec.__doc__
         assert spec.__doc__.count(".") == 1
         assert not asyncio.iscoroutinefunction(spec)
+
+
+class FakeKind:
+    """A kind of catalog source that is never read."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def read(self) -> None:
+        raise NotImplementedError
+
+
+class SourcePlugin:
+    """Brings kinds of catalog sources, or raises."""
+
+    def __init__(self, *kinds: Any) -> None:
+        self.kinds = kinds
+
+    @hookimpl
+    def mooring_catalog_sources(self) -> Any:
+        if self.kinds and isinstance(self.kinds[0], Exception):
+            raise self.kinds[0]
+        return self.kinds
+
+
+def test_plugins_bring_kinds_of_catalog_sources() -> None:
+    """R31: sources of other people's making; a broken plugin harms nobody else."""
+    one, two = FakeKind("registry"), FakeKind("mine")
+    plugins = {
+        "mooring": SourcePlugin(one),
+        "broken": SourcePlugin(ValueError("no")),
+        "other": SourcePlugin(two, FakeKind("registry"), "nothing"),
+    }
+    kinds, problems = source_kinds(plugins, CONTEXT)
+    assert kinds == {"registry": one, "mine": two}
+    assert [problem.path for problem in problems] == ["plugins.broken", "plugins.other", "plugins.other"]

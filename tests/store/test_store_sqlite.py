@@ -261,20 +261,21 @@ async def test_a_migration_that_fails_changes_nothing(file: Path, monkeypatch: p
     async with SqliteStore(file) as store:
         await put(store, "time")
     real = sql.load_migration
-    steps = {**sql.migrations(), 2: "0002_new.sql", 3: "0003_broken.sql"}
-    scripts = {"0002_new.sql": ("CREATE TABLE fresh (x)",), "0003_broken.sql": ("CREATE NONSENSE",)}
+    last = max(sql.migrations())
+    steps = {**sql.migrations(), last + 1: "new.sql", last + 2: "broken.sql"}
+    scripts = {"new.sql": ("CREATE TABLE fresh (x)",), "broken.sql": ("CREATE NONSENSE",)}
     with monkeypatch.context() as patch:
         patch.setattr(sql, "migrations", lambda: steps)
         patch.setattr(sql, "load_migration", lambda name: scripts.get(name) or real(name))
         with pytest.raises(StoreError, match="syntax error"):
             async with SqliteStore(file):
                 pass
-        scripts["0003_broken.sql"] = ("INSERT INTO fresh VALUES (7)",)
+        scripts["broken.sql"] = ("INSERT INTO fresh VALUES (7)",)
         async with SqliteStore(file) as store:
             assert len(store.rows("eras", wanted=wanted("time"))) == 1
     with sqlite3.connect(file) as connection:
         assert connection.execute("SELECT x FROM fresh").fetchall() == [(7,)]
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (last + 2,)
     connection.close()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,8 @@ from mooring.catalog.spelling import Vocabulary
 from mooring.catalog.words import compact, indexed, stem
 from mooring.errors import ConfigError
 from mooring.store.base import Row, Store
+
+_log = logging.getLogger(__name__)
 
 BATCH = 250
 """Entries written in one transaction: a search waits for one of them at most."""
@@ -101,7 +104,8 @@ class Shelf:
     async def copies(self, id: str) -> list[Kept]:
         """The entry of an id, as each source that has it says it; also when it is gone."""
         rows = await self._store.read("catalog_entry", id=id.strip().lower())
-        return [Kept(msgspec.json.decode(row[1], type=Entry), *row[2:]) for row in rows]
+        decoded = [(await self._decoded(key, text), times) for key, text, *times in rows]
+        return [Kept(entry, *times) for entry, times in decoded if entry is not None]
 
     async def find(self, question: Question, order: Sequence[str]) -> list[Kept]:
         """The entries that answer a question, best first. ``order``: the sources that count, the one whose
@@ -178,8 +182,19 @@ class Shelf:
     async def _entries(self, found: Iterable[Candidate]) -> list[Kept]:
         keys = [candidate.key for candidate in found]
         rows = await self._store.read("catalog_entries", keys=_json(keys))
-        kept = {key: Kept(msgspec.json.decode(entry, type=Entry), seen) for key, entry, seen in rows}
-        return [kept[key] for key in keys if key in kept]
+        decoded = {key: (await self._decoded(key, text), first_seen) for key, text, first_seen in rows}
+        there = (decoded[key] for key in keys if key in decoded)
+        return [Kept(entry, first_seen) for entry, first_seen in there if entry is not None]
+
+    async def _decoded(self, key: int, text: str) -> Entry | None:
+        """An entry as it was kept. One that is damaged, or of a Mooring with other entries, is not there until its
+        source was read again, which is due then."""
+        try:
+            return msgspec.json.decode(text, type=Entry)
+        except msgspec.MsgspecError as error:
+            _log.warning("an entry of the catalog is damaged and left out until the next refresh: %s", error)
+            await self._store.run("catalog_damaged", key=key)
+            return None
 
     async def _check(self, question: Question, order: Sequence[str]) -> None:
         _only_known("source", question.sources, order)

@@ -15,7 +15,7 @@ from mooring.nouns import EntryReport, RefreshReport, SourceRow
 
 @click.group()
 def catalog() -> None:
-    """Servers that could be run: where they are listed, and what is known about one."""
+    """Where servers that could be run are listed."""
 
 
 @catalog.command()
@@ -60,7 +60,7 @@ def status(as_json: bool, no_spawn: bool) -> None:
 @json_option
 @no_spawn_option
 def show(entry_id: str, as_json: bool, no_spawn: bool) -> None:
-    """What is known about one entry: how it is started, what it needs, its tools."""
+    """All about one entry: how it starts, what it needs."""
     report = attached(lambda mooring: mooring.catalog_show(entry_id), spawn=not no_spawn)
     if as_json:
         print_json(report)

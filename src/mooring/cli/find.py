@@ -30,9 +30,9 @@ def find(
     as_json: bool,
     no_spawn: bool,
 ) -> None:
-    """Look for servers in the catalog by name, misspelt or not, or by what they are for.
+    """Look for servers in the catalog by name or purpose.
 
-    Without QUERY the best known are shown. Works without a network.
+    A name may be misspelt. Without QUERY the best known are shown. Works without a network.
     """
     rows = attached(
         lambda mooring: mooring.find(

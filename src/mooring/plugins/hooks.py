@@ -47,5 +47,5 @@ def mooring_event_sinks(context: Context) -> Sequence[Sink]:  # pyright: ignore[
 
 @hookspec
 def mooring_catalog_sources(context: Context) -> Sequence[SourceKind]:  # pyright: ignore[reportReturnType]
-    """Kinds of sources of the catalog; the first plugin that brings a kind reads it. Called when somebody first looks
+    """Kinds of sources of the catalog; the first plugin that brings a kind reads it; called when somebody first looks
     for something, not at boot."""

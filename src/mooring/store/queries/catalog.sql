@@ -69,6 +69,10 @@ DELETE FROM catalog_labels WHERE key IN (SELECT key FROM catalog WHERE source = 
 UPDATE catalog SET gone_at = :now WHERE source = :source AND gone_at IS NULL;
 DELETE FROM catalog_sources WHERE name = :source;
 
+-- name: catalog_damaged
+UPDATE catalog_sources SET mark = '', refreshed_at = NULL
+WHERE name = (SELECT source FROM catalog WHERE key = :key);
+
 -- name: catalog_tried
 INSERT INTO catalog_sources (name, place, mark, pass, tried_at, error, problems)
 VALUES (:name, :place, '', :pass, :now, '', '[]')
@@ -116,7 +120,7 @@ SELECT label FROM catalog_labels;
 SELECT term, col, doc FROM json_each(:stems) AS stem CROSS JOIN catalog_stems ON term = stem.value;
 
 -- name: catalog_entry
-SELECT source, entry, first_seen, changed_at, gone_at FROM catalog WHERE id = :id ORDER BY source;
+SELECT key, entry, first_seen, changed_at, gone_at FROM catalog WHERE id = :id ORDER BY source;
 
 -- name: catalog_entries
 SELECT key, entry, first_seen FROM catalog WHERE key IN (SELECT value FROM json_each(:keys));
