@@ -15,7 +15,6 @@ from registry_server import RegistryServer, listed
 from mooring.catalog.entry import Entry
 from mooring.catalog.source import Batch, Get
 from mooring.config.plan import CatalogSource
-from mooring.errors import Crashed
 from raw_http_server import Exchange, RawServer
 
 DAY = 86400.0
@@ -240,8 +239,8 @@ class Slow:
         self.reads += 1
         yield Batch(entries=[Entry(id=f"{origin.name}/x", source=origin.name, name="x")])
         await self.go.wait()
-        if origin.path:
-            raise Crashed("it broke")
+        if origin.name == "broken":
+            raise KeyError("its own mistake")
 
 
 async def test_one_source_is_read_once_at_a_time(opened: Any) -> None:
@@ -253,6 +252,15 @@ async def test_one_source_is_read_once_at_a_time(opened: Any) -> None:
     outcomes = [(await one).outcome for one in asked]
     assert sorted(outcomes) == ["fresh"] * 4 + ["refreshed"]
     assert slow.reads == 1
+
+
+async def test_a_mistake_in_a_plugins_source_is_that_sources_failure(opened: Any) -> None:
+    """R32: one that fails harms no other."""
+    slow = Slow()
+    slow.go.set()
+    desk = await opened(slow)
+    report = await desk.refreshing.refresh(CatalogSource(name="broken", kind="slow", url="https://s.example"))
+    assert (report.outcome, report.entries, report.error) == ("failed", 1, "KeyError: 'its own mistake'")
 
 
 async def test_a_refresh_that_is_given_up_leaves_the_source_readable(opened: Any) -> None:

@@ -254,7 +254,7 @@ class _Maker:
             inside = [name for name, value in variable.variables.items() if value.is_secret]
             if inside and variable.value != f"{{{inside[0]}}}":
                 raise NotLaunchable(
-                    f'"{self._entry.id}" makes {variable.name} of a secret and more; only a whole one can be handed over.'
+                    f'"{self._entry.id}" makes {variable.name} of a secret and more; only a whole one can be given.'
                 )
             asked = inside[0] if inside else variable.name
             if asked in self._secrets:

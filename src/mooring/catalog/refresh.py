@@ -8,6 +8,7 @@ anything away. One source that fails harms no other.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +21,8 @@ from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError, MooringError
 from mooring.nouns import Outcome, RefreshReport, SourceRow
 from mooring.store.base import Row, Store
+
+_log = logging.getLogger(__name__)
 
 RETRY = 600.0
 """Seconds after a failure before a source is read again by itself."""
@@ -93,9 +96,12 @@ class Refresh:
             await self._store.run("catalog_tried", name=source.name, place=source.place, now=began, **{"pass": run})
             try:
                 outcome, problems = await self._read(source, state, run, progress)
-            except MooringError as error:
-                await self._store.run("catalog_failed", name=source.name, error=str(error))
-                return await self._report(source, "failed", began, error=str(error))
+            except Exception as error:
+                text = str(error) if isinstance(error, MooringError) else f"{type(error).__name__}: {error}"
+                if not isinstance(error, MooringError):
+                    _log.exception('the catalog source "%s" could not be read', source.name)
+                await self._store.run("catalog_failed", name=source.name, error=text)
+                return await self._report(source, "failed", began, error=text)
             return await self._report(source, outcome, began, problems=tuple(problems))
 
     async def rows(self, sources: Sequence[CatalogSource]) -> list[SourceRow]:

@@ -44,7 +44,7 @@ _STOP = frozenset(
 
 COLUMNS = ("names", "labels", "description", "tools")
 """Of the full-text index, in the order in which a match tells more."""
-HITS = 2000
+HITS = 1500
 """Matches of all terms together that the index may go through: what a question may cost, about 3 us each."""
 
 
