@@ -269,6 +269,18 @@ def test_a_given_value_is_not_looked_at_again() -> None:
         assert launch.env == {"A": expected}
 
 
+def test_lists_and_their_defaults() -> None:
+    """One text in a variable; a default that is no JSON list is one item."""
+    inputs = {"many": {"format": "list", "default": '["a", "b"]'}, "one": {"format": "list", "default": "c"}}
+    variables = {"MANY": {"value": "{many}"}, "ONE": {"value": "{one}"}, "OWN": {"format": "list"}}
+    arguments = ["{many|into}", {"type": "named", "name": "--of", "value": "{many|into}"}]
+    it = {"registryType": "npm", "identifier": "it", "environmentVariables": variables, "packageArguments": arguments}
+    launch = taken(own(inputs=inputs, packages=[it]), OWN=["x", "y"]).launch
+    assert isinstance(launch, Process)
+    assert launch.env == {"MANY": "a,b", "ONE": "c", "OWN": "x,y"}
+    assert launch.argv[3:] == ("a", "b", "--of", "a", "--of", "b")
+
+
 @pytest.mark.parametrize(
     ("id", "prefix"),
     [

@@ -205,6 +205,11 @@ def _compare(pairs: list[tuple[dict[str, Any], list[Any] | None]]) -> None:
     assert time.perf_counter() - began < 5 * len(pairs) / 328 * 4  # 5 s for 328, and a machine under load
 
 
+def test_an_entry_of_dockers_catalog_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="name is empty"):
+        docker_yaml.parse({"name": " "}, "docker")
+
+
 def test_docker_images_keep_their_host() -> None:
     """R33: an image on another registry is pulled from there."""
     assert docker_yaml.full_image("mcp/sqlite") == "docker.io/mcp/sqlite"
