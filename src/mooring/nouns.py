@@ -97,6 +97,7 @@ class InstanceRow(msgspec.Struct, frozen=True):
     memory: int | None = None
     """Resident bytes of its processes together, descendants included; None when nothing runs here."""
     processes: int | None = None
+    """Itself and whatever it started."""
     dialogue: str = ""
     """Where dialogue is off for this instance: why, and how to turn it on."""
     denied: tuple[str, ...] = ()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fake_opener import variant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.plan import Timeouts
+from mooring.config.plan import Functions, Process, Remote, Timeouts
 from mooring.instances import rules
 from mooring.instances.state import Record
 
@@ -71,10 +72,40 @@ def test_the_next_try_is_said_in_whole_seconds() -> None:
 
 
 def test_slow_phases_have_a_limit_of_their_own() -> None:
-    timeouts = Timeouts(start=10, pull=600)
-    assert rules.phase_limit("pull", timeouts, 7.0) == 600
-    assert rules.phase_limit("initialize", timeouts, 7.0) == 7.0
-    assert rules.phase_limit("initialize", timeouts, -1.0) == 0.0
+    timeouts = Timeouts(start=10, pull=600, look_up=20)
+    assert rules.own_limit("pull", timeouts) == 600
+    assert rules.own_limit("look-up", timeouts) == 20
+    assert rules.own_limit("initialize", timeouts) is None
+    assert [rules.limit_name(phase) for phase in ("build", "look-up", "start")] == [
+        "timeouts.pull",
+        "timeouts.look_up",
+        "timeouts.start",
+    ]
+
+
+def test_who_is_not_to_blame_waits_for_nothing_and_is_held_nothing_against() -> None:
+    """A16: such as the end of the keeper, or of a container engine."""
+    assert rules.after_failure(3, 1.0, blamed=False) == (3, 0.0)
+    assert rules.after_failure(0, None, blamed=False) == (0, 0.0)
+
+
+def test_only_what_is_started_here_and_belongs_to_nobody_yet_is_started_in_advance() -> None:
+    one = msgspec.structs.replace(variant(), spare=2)
+    assert rules.spares(one) == 2
+    for changes in (
+        {"launch": Remote("http://x")},
+        {"launch": Functions("mine")},
+        {"launch": Process(("true", "{session}"))},
+        {"unavailable": "switched off"},
+    ):
+        assert rules.spares(msgspec.structs.replace(one, **changes)) == 0
+
+
+def test_who_is_used_or_must_stay_never_makes_room() -> None:
+    assert rules.may_give_way(variant(idle_timeout=1), "", 0)
+    assert not rules.may_give_way(variant(idle_timeout=1), "", 1)
+    assert not rules.may_give_way(variant(idle_timeout=0), "", 0), "its state must outlive calls"
+    assert not rules.may_give_way(variant(idle_timeout=1), "s:0123456789", 0), "its session is open"
 
 
 def test_only_the_session_of_a_client_pins_its_instances() -> None:

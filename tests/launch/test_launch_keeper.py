@@ -248,7 +248,7 @@ async def test_servers_of_a_killed_keeper_die_and_the_next_start_works(bench) ->
     after = await bench.spawn("/bin/sh", "-c", "echo again")  # at once: it waits
     assert await bench.line(after.stdout_fd) == "again"
     assert bench.keeper.pid != first
-    assert [await asyncio.wait_for(one.exited, 5) for one in kept] == [-signal.SIGKILL, -signal.SIGKILL]
+    assert [await asyncio.wait_for(one.exited, 5) for one in kept] == [None, None], "not their fault"
     assert not any(bench.alive(pid) for pid in (first, *pids))
     assert not [pid for pid in (first, *pids) if psutil.pid_exists(pid)], "a zombie is left"
     for one in kept:

@@ -211,7 +211,7 @@ async def test_a_dead_keeper_ends_its_servers_and_the_next_launch_works(bench) -
     async with launched(bench, variant(*bench.python(bench.stubborn))) as it:
         await bench.line(it.endpoint.reader)
         os.kill(bench.keeper.pid, signal.SIGKILL)
-        assert await asyncio.wait_for(it.exited, 5) == -signal.SIGKILL
+        assert await asyncio.wait_for(it.exited, 5) is None
         async with launched(bench, variant("cat")) as other:
             os.write(other.endpoint.writer, b"x\n")
             assert await bench.line(other.endpoint.reader) == "x"

@@ -732,7 +732,12 @@ async def test_bytes_read_before_the_conversation_are_part_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("code", "text"),
-    [(None, "ended"), (0, "exited with code 0"), (-9, "was ended by SIGKILL"), (-99, "was ended by signal 99")],
+    [
+        (None, "was ended together with what kept it"),
+        (0, "exited with code 0"),
+        (-9, "was ended by SIGKILL"),
+        (-99, "was ended by signal 99"),
+    ],
 )
 def test_exits_are_told_in_words(code: int | None, text: str) -> None:
     assert upstream_pipe._exit_text(code) == text

@@ -23,7 +23,7 @@ from mooring.plugins.hooks import Context
 from mooring.plugins.manager import collect
 from mooring.serve.builtin import Builtin
 from mooring.serve.kinds import unsupported
-from mooring.serve.upstream import kind
+from mooring.serve.starter import kind
 
 FLAG = "--credentials-schema"
 TOGETHER = 8

@@ -22,6 +22,8 @@ class Timeouts(msgspec.Struct, frozen=True):
     """From spawn until MCP answers."""
     call: float = 300.0
     """Silence within one call; progress restarts it."""
+    look_up: float = 30.0
+    """Secrets, before anything is started."""
     pull: float = 600.0
     initialize: float = 30.0
     discover: float = 30.0
@@ -180,6 +182,7 @@ class Variant(msgspec.Struct, frozen=True):
     idle_timeout: float = 600.0
     """Seconds without a lease until it is stopped; 0 = never."""
     spare: int = 0
+    """So many are kept started in advance."""
     timeouts: Timeouts = Timeouts()
     tools: ToolRules = ToolRules()
     trusted: bool = False

@@ -171,6 +171,7 @@ class _Resolver:
             timeouts=plan.Timeouts(
                 start=float(timeouts.start or gateway.start_timeout),
                 call=float(timeouts.call or gateway.call_timeout),
+                look_up=float(timeouts.look_up),
                 pull=float(timeouts.pull),
                 initialize=float(timeouts.initialize),
                 discover=float(timeouts.discover),

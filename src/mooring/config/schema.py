@@ -73,6 +73,8 @@ class Timeouts(Table, frozen=True, kw_only=True):
     """From start until the server speaks MCP; default `gateway.start_timeout`."""
     call: Limit | None = None
     """Silence within one call; progress restarts it; default `gateway.call_timeout`."""
+    look_up: Limit = Limit(30)
+    """Finding the values of its secrets."""
     pull: Limit = Limit(600)
     """Pulling or building an image, resolving a package."""
     initialize: Limit = Limit(30)
@@ -129,7 +131,7 @@ class Server(Table, frozen=True, kw_only=True):
     dialogue: Literal["call", "session"] = "call"
     """`session`: each session gets its own instance, which may ask that session's client questions at any time."""
     spare: Count = 0
-    """Instances kept started in advance."""
+    """Processes kept started in advance, for the next starts of this server; not for a `url`."""
     timeouts: Timeouts = Timeouts()
     """Limits for the steps of its life."""
     idle_timeout: Seconds | None = None
@@ -262,6 +264,8 @@ class UrlServer(Server, frozen=True, kw_only=True):
             raise ValueError("url needs to begin with http:// or https://")
         if self.auth != "oauth" and self.oauth != OAuth():
             raise ValueError('oauth is for servers with auth = "oauth"')
+        if self.spare:
+            raise ValueError("a remote server is not started here: leave out spare")
 
 
 class PluginServer(Started, frozen=True, kw_only=True):
@@ -375,7 +379,7 @@ class Gateway(Table, frozen=True, kw_only=True):
     max_starting: Annotated[int, msgspec.Meta(ge=1)] = 32
     """Servers that may start at the same time."""
     max_instances: Count = 0
-    """Instances that may run at the same time; 0: no limit."""
+    """Servers that may run at the same time; an idle one gives way to the next. 0: no limit."""
     pins: Literal["report", "strict"] = "report"
     """What happens when a tool's definition changes: it is reported, or blocked until approved."""
 

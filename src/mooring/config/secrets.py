@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mooring.config.files import check_private, make_once
@@ -161,16 +163,29 @@ def _from_keyring(ref: SecretRef, entry: str) -> str | None:
 
 def _from_command(ref: SecretRef, argv: tuple[str, ...]) -> str | None:
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_SECONDS, check=False)
+        # A group of its own: what the command started goes with it, and does not hold its output open.
+        with subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                output, _ = process.communicate(timeout=COMMAND_SECONDS)
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
     except FileNotFoundError:
         raise ConfigError(f"secret {ref}: there is no program {argv[0]}") from None
     except OSError as error:
         raise ConfigError(f"secret {ref}: it cannot be run ({type(error).__name__})") from None
     except subprocess.TimeoutExpired:
         raise ConfigError(f"secret {ref}: the command took longer than {COMMAND_SECONDS:g} s") from None
-    if done.returncode:
-        raise ConfigError(f"secret {ref}: the command ended with exit code {done.returncode}")
+    if process.returncode:
+        raise ConfigError(f"secret {ref}: the command ended with exit code {process.returncode}")
     try:
-        return done.stdout.decode().removesuffix("\n").removesuffix("\r") or None
+        return output.decode().removesuffix("\n").removesuffix("\r") or None
     except UnicodeDecodeError:
         raise ConfigError(f"secret {ref}: the command printed something that is not text") from None

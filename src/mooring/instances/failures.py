@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from mooring.errors import MooringError, StartFailed
+from mooring.instances import rules
 from mooring.instances.opener import Birth
 
 
@@ -24,7 +25,10 @@ def start_failure(error: BaseException, server: str, birth: Birth, timed_out: bo
     error = cause(error)
     phase = birth.at
     if timed_out:
-        error = StartFailed(f"{server} did not start within {birth.limit():g} s; it was at the step: {phase}")
+        setting = rules.limit_name(phase)
+        error = StartFailed(
+            f"{server} did not start within {birth.limit():g} s; it was at the step: {phase} ({setting} sets the limit)"
+        )
     elif not isinstance(error, MooringError):
         said = str(error) or type(error).__name__
         error = StartFailed(f"{server} did not start (step: {phase}): {said}")
@@ -41,8 +45,10 @@ def again(error: MooringError) -> MooringError:
     return copy.copy(error)
 
 
-def crash_reason(exit_code: int | None, closed: str) -> str:
-    """Why a ready instance is gone."""
+def crash_reason(exit_code: int | None, closed: str, unkept: bool = False) -> str:
+    """Why a ready instance is gone. ``unkept``: it was ended together with what kept it."""
+    if unkept:
+        return "the server was ended together with what kept it"
     if exit_code is None:
         return closed or "the server closed the conversation"
     if exit_code < 0:

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from mooring.config.plan import Variant
-from mooring.errors import BackingOff, MooringError, Unavailable
+from mooring.errors import BackingOff, Busy, MooringError, Unavailable
 from mooring.instances import failures, rules
 from mooring.instances.lease import Lease
 from mooring.instances.life import Life, Means
-from mooring.instances.opener import Demand, Running
+from mooring.instances.opener import QUEUE, Demand, Running
 from mooring.instances.state import Record, move
 from mooring.nouns import InstanceKey, InstanceRow, State
 from mooring.observe.events import Event
@@ -61,6 +61,18 @@ class Instance:
     def restartable(self) -> bool:
         """``restart`` has something to do."""
         return not self.draining and self.record.state in ("ready", "backoff")
+
+    @property
+    def leaving(self) -> bool:
+        """Its life is about to end, and no other one is to follow."""
+        return self.life is not None and self.record.state in ("stopping", "backoff") and self._outcome is None
+
+    @property
+    def idle_since(self) -> float | None:
+        """Since when nobody has used it, by the pool's clock; None while it may not be stopped to make room."""
+        pins = self.leases + self.waiting
+        ready = self.record.state == "ready" and rules.counted(self.variant)
+        return self._unused_since if ready and rules.may_give_way(self.variant, self.key.scope, pins) else None
 
     def lease(self) -> Lease:
         """A lease, at once. Ask ``ready`` in the same step."""
@@ -161,7 +173,7 @@ class Instance:
 
     def lost(self, life: Life) -> None:
         if life is self.life and life.over and self.record.state == "ready":
-            self._crashed(life.why())
+            self._crashed(life.why(), life)
 
     def mute(self, life: Life) -> None:
         if life is self.life and self.record.state == "ready":
@@ -224,7 +236,7 @@ class Instance:
         if state == "starting":
             self._failed(life, error or RuntimeError("the opener gave up"))
         elif state == "ready":
-            self._crashed(str(failures.cause(error)) if error else life.why())
+            self._crashed(str(failures.cause(error)) if error else life.why(), life)
             self._emit("crashed", reason=self.record.reason)
         elif error is not None and life.running is not None:
             trouble = "not gone in time" if life.timed_out else str(failures.cause(error))
@@ -238,19 +250,23 @@ class Instance:
     def _failed(self, life: Life, error: BaseException) -> None:
         failure = failures.start_failure(error, self.variant.server, life.birth, life.timed_out)
         told = failure.details
-        self._back_off(None, failure.message, phase=told["phase"], stderr=told.get("stderr", ""))
+        if life.birth.at == QUEUE and isinstance(failure, Busy):
+            self._move("stopping", failure.message)  # it was not even tried
+            self._settle(failure)
+            return
+        self._back_off(None, failure.message, life, phase=told["phase"], stderr=told.get("stderr", ""))
         told["retry_at"] = self._wall(self.record.retry_at)
         self._emit("backoff", reason=failure.message, retry_at=told["retry_at"])
         self._settle(failure)
 
     # small parts
 
-    def _crashed(self, reason: str) -> None:
-        self._back_off(self._means.clock() - self.record.since, reason, phase="call")
+    def _crashed(self, reason: str, life: Life) -> None:
+        self._back_off(self._means.clock() - self.record.since, reason, life, phase="call")
         self._retire()
 
-    def _back_off(self, ready_for: float | None, reason: str, **changes: Any) -> None:
-        count, wait = rules.after_failure(self.record.failures, ready_for)
+    def _back_off(self, ready_for: float | None, reason: str, life: Life, **changes: Any) -> None:
+        count, wait = rules.after_failure(self.record.failures, ready_for, not life.unkept)
         retry_at = self._means.clock() + wait
         self._move("backoff", reason, failures=count, retry_at=retry_at, exit_code=None, **changes)
 
@@ -280,6 +296,7 @@ class Instance:
             self.stop(self.draining)
         else:
             self._arm()
+            self._means.room.changed()
 
     def _arm(self) -> None:
         """The timer is left alone while calls come and go; ``_idle`` looks again when it fires."""

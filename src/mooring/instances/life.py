@@ -20,6 +20,7 @@ from mooring.instances.chores import Chores
 from mooring.instances.failures import crash_reason
 from mooring.instances.health import Complete, alive
 from mooring.instances.opener import Birth, Demand, Opener, Running
+from mooring.instances.room import Room
 from mooring.nouns import InstanceKey
 from mooring.observe.events import Events
 from mooring.wire.connection import Connection
@@ -38,6 +39,8 @@ class Means(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
     permits: asyncio.Semaphore
     """Limits starts under way."""
+    room: Room
+    """Limits what runs."""
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     """Runs an owner task; the pool awaits it."""
     forget: Callable[[InstanceKey], None]
@@ -82,6 +85,8 @@ class Life:
     async def live(self) -> None:
         """Start, serve until told to end, end. Raises whatever the opener's block raises."""
         async with self._limit, AsyncExitStack() as stack:
+            if rules.counted(self._variant):
+                await stack.enter_async_context(self._means.room.place(self._variant.server))
             async with self._means.permits:
                 self.birth.phase("start")
                 running = await stack.enter_async_context(self._means.open(self._variant, self._key, self.birth))
@@ -119,7 +124,13 @@ class Life:
     def why(self) -> str:
         """How it ended, as far as is known."""
         closed = _value(self.running.connection.closed) if self.running else None
-        return crash_reason(self.exit_code, closed or "")
+        return crash_reason(self.exit_code, closed or "", self.unkept)
+
+    @property
+    def unkept(self) -> bool:
+        """It was ended together with what kept it, for which the server is not to blame."""
+        launched = self.birth.launched
+        return launched is not None and launched.exited.done() and _value(launched.exited) is None
 
     async def _serve(self, running: Running) -> None:
         variant, connection = self._variant, running.connection

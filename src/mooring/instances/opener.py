@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +16,9 @@ from mooring.instances import rules
 from mooring.launch.base import Launched
 from mooring.nouns import Era, InstanceKey
 from mooring.wire.connection import Connection, Listener
+
+QUEUE = "queue"
+"""The phase before the first step: others are starting, or there is no room yet."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -33,15 +37,27 @@ class Running(msgspec.Struct, frozen=True):
     launched: Launched
 
 
+class Progress(Protocol):
+    """Who is told how far a start is."""
+
+    def phase(self, name: str) -> None:
+        """It is at this step now."""
+        ...
+
+    def spawned(self, launched: Launched) -> None:
+        """There is something that runs."""
+        ...
+
+
 class Birth:
     """One start under way: how far it is, and its deadline. The opener reports here.
 
-    Time in the slow phases (pull, build, resolve) has its own limit and does not count against ``timeouts.start``.
+    Phases with a limit of their own (look-up, pull, build, resolve) do not count against ``timeouts.start``.
     """
 
     def __init__(self, demand: Demand | None, timeouts: Timeouts, limit: asyncio.Timeout) -> None:
         self.demand = demand
-        self.at = "queue"
+        self.at = QUEUE
         """The phase it is in."""
         self.launched: Launched | None = None
         self._timeouts = timeouts
@@ -55,10 +71,11 @@ class Birth:
         if self._limit is None or self._limit.expired():
             return
         now = self._loop.time()
-        if self.at != "queue" and self.at not in rules.SLOW_PHASES:
+        if self.at != QUEUE and rules.own_limit(self.at, self._timeouts) is None:
             self._left -= now - self._since
         self.at, self._since = name, now
-        self._limit.reschedule(now + rules.phase_limit(name, self._timeouts, self._left))
+        own = rules.own_limit(name, self._timeouts)
+        self._limit.reschedule(now + (max(0.0, self._left) if own is None else own))
 
     def spawned(self, launched: Launched) -> None:
         """There is a process: ``ps`` shows its pid, and a failing start its last stderr lines."""
@@ -80,7 +97,8 @@ class Birth:
 
     def limit(self) -> float:
         """The limit that the current phase is under."""
-        return self._timeouts.pull if self.at in rules.SLOW_PHASES else self._timeouts.start
+        own = rules.own_limit(self.at, self._timeouts)
+        return self._timeouts.start if own is None else own
 
 
 Opener = Callable[[Variant, InstanceKey, Birth], AbstractAsyncContextManager[Running]]

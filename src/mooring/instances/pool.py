@@ -21,6 +21,7 @@ from mooring.instances.instance import Instance
 from mooring.instances.lease import Lease
 from mooring.instances.life import Means
 from mooring.instances.opener import Birth, Demand, Opener, Running
+from mooring.instances.room import Room
 from mooring.nouns import InstanceKey, InstanceRow
 from mooring.observe.events import Events
 from mooring.wire.connection import Connection
@@ -35,7 +36,8 @@ Listed = Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
 
 
 class Pool:
-    """``max_starting``: starts under way at the same time. ``complete`` fits params to a server's era (health pings).
+    """``max_starting``: starts under way at the same time. ``max_instances``: what may run at the same time; 0: no
+    limit. ``complete`` fits params to a server's era (health pings).
     ``clock``: monotonic seconds."""
 
     def __init__(
@@ -45,12 +47,13 @@ class Pool:
         *,
         listed: Listed,
         max_starting: int = 32,
+        max_instances: int = 0,
         complete: Complete = as_is,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        permits = asyncio.Semaphore(max_starting)
-        self._means = Means(open, listed, complete, events, clock, permits, self._spawn, self._forget)
         self._instances: dict[InstanceKey, Instance] = {}
+        permits, room = asyncio.Semaphore(max_starting), Room(max_instances, self._instances.values)
+        self._means = Means(open, listed, complete, events, clock, permits, room, self._spawn, self._forget)
         self._variants: Mapping[str, Variant] | None = None
         self._owners: set[asyncio.Task[None]] = set()
         self._closing = False

@@ -9,7 +9,9 @@ import math
 from collections.abc import Mapping
 from typing import Literal
 
-from mooring.config.plan import Timeouts, Variant
+import msgspec
+
+from mooring.config.plan import Functions, Remote, Timeouts, Variant
 from mooring.instances.state import Record
 from mooring.nouns import InstanceKey
 
@@ -17,8 +19,8 @@ FIRST_WAIT = 1.0
 LONGEST_WAIT = 60.0
 STEADY = 60.0
 """So long must an instance have been ready for its crash to count as an accident and not as a habit."""
-SLOW_PHASES = frozenset(("pull", "build", "resolve"))
-"""Steps of a start with a limit of their own (``timeouts.pull``): they do not use up the start's."""
+OWN_LIMITS = {"look-up": "look_up", "pull": "pull", "build": "pull", "resolve": "pull"}
+"""Steps of a start with a limit of their own, which do not use up the start's: phase to member of ``Timeouts``."""
 LEAVING_MARGIN = 10.0
 """Added to twice ``timeouts.close`` (wait after end-of-file, wait after SIGTERM): killing, reaping, removing."""
 
@@ -39,9 +41,11 @@ def entry(record: Record, draining: bool, now: float) -> Entry:
     return "wait"
 
 
-def after_failure(failures: int, ready_for: float | None) -> tuple[int, float]:
+def after_failure(failures: int, ready_for: float | None, blamed: bool = True) -> tuple[int, float]:
     """Failures in a row and the wait until the next start, after a failed start (``ready_for`` None) or a crash. The
-    first crash after a steady life costs no wait."""
+    first crash after a steady life costs no wait; nor does an end that the server is not to ``blame`` for."""
+    if not blamed:
+        return failures, 0.0
     if ready_for is not None and ready_for >= STEADY:
         return 0, 0.0
     return failures + 1, min(FIRST_WAIT * 2 ** min(failures, 16), LONGEST_WAIT)
@@ -68,9 +72,38 @@ def unwanted(key: InstanceKey, variants: Mapping[str, Variant]) -> str:
     return "its definition changed" if variant.digest != key.digest else variant.unavailable
 
 
-def phase_limit(phase: str, timeouts: Timeouts, start_left: float) -> float:
-    """How long the phase of a start may take."""
-    return timeouts.pull if phase in SLOW_PHASES else max(0.0, start_left)
+def own_limit(phase: str, timeouts: Timeouts) -> float | None:
+    """The limit that a phase of a start has to itself; None when it is under the start's."""
+    name = OWN_LIMITS.get(phase)
+    return None if name is None else float(getattr(timeouts, name))
+
+
+def limit_name(phase: str) -> str:
+    """The setting that limits a phase of a start."""
+    return f"timeouts.{OWN_LIMITS.get(phase, 'start')}"
+
+
+def counted(variant: Variant) -> bool:
+    """Whether its instances take one of the places that ``max_instances`` limits: what is not started here costs
+    nothing."""
+    return not isinstance(variant.launch, Remote | Functions)
+
+
+def spares(variant: Variant) -> int:
+    """How many are to be started in advance. What is filled with the session's id is nobody else's."""
+    if variant.unavailable or not counted(variant) or b"{session}" in msgspec.json.encode(variant.launch):
+        return 0
+    return variant.spare
+
+
+def spare_limit(timeouts: Timeouts) -> float:
+    """How long the start of a spare may take, all steps together."""
+    return timeouts.look_up + timeouts.pull + timeouts.start
+
+
+def may_give_way(variant: Variant, scope: str, pins: int) -> bool:
+    """Whether an instance may be stopped to make room: nobody uses it, and nothing says that it must stay."""
+    return not pins and bool(variant.idle_timeout) and not pinned(scope)
 
 
 def leaving_limit(timeouts: Timeouts) -> float:

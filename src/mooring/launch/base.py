@@ -80,7 +80,8 @@ class Launched(Protocol):
 
     @property
     def exited(self) -> asyncio.Future[int | None]:
-        """Resolves with the exit code (negative: signal) when the server is gone; never resolves for remotes."""
+        """Resolves with the exit code (negative: signal) when the server is gone; with None when it is ended because
+        what kept it is gone, for which it is not to blame. Never resolves for remotes."""
         ...
 
     def signal(self, number: int) -> None:

@@ -56,7 +56,7 @@ class Kept:
         self.pid = 0
         self.stdin_fd = self.stdout_fd = self.stderr_fd = -1
         self.exited: asyncio.Future[int | None] = loop.create_future()
-        """The exit code, negative for a signal; never None here."""
+        """The exit code, negative for a signal; None: it is ended because its keeper died."""
         self.spawned: asyncio.Future[tuple[int, int, str] | None] = loop.create_future()
         """The keeper's answer: pid, errno, step. None: the keeper died."""
         self.ended: asyncio.Future[int] = loop.create_future()
@@ -188,29 +188,30 @@ class Channel:
         self._loop.remove_writer(self._socket)
         self._socket.close()
         self._drop()
+        for kept in self._kept.values():  # told before they are dead: why they are counts, not which signal did it
+            _resolve(kept.spawned, None)
+            _resolve(kept.exited, None)
         self._clearing = self._loop.create_task(self._clear())
 
     async def _clear(self) -> None:
         """End the keeper and, as its heir, every process it kept."""
-        codes: dict[int, int] = {}
+        reaped: set[int] = set()
         try:
-            await self._kill(lambda: [self.pid] if self.pid not in codes else [], codes)
-            leaders = {mark: kept.pid for mark, kept in self._kept.items()}
-            await self._kill(lambda: [pid for found in members(leaders).values() for pid in found], codes)
+            await self._kill(lambda: [self.pid] if self.pid not in reaped else [], reaped)
+            leaders = {mark: kept.pid for mark, kept in self._kept.items()}  # also those not known to run yet
+            await self._kill(lambda: [pid for found in members(leaders).values() for pid in found], reaped)
         finally:
             for kept in self._kept.values():
-                _resolve(kept.spawned, None)
-                _resolve(kept.exited, codes.get(kept.pid, -signal.SIGKILL))
                 _resolve(kept.ended, 0)
             self._kept.clear()
             self.over.set_result(None)
 
-    async def _kill(self, alive: Callable[[], list[int]], codes: dict[int, int]) -> None:
+    async def _kill(self, alive: Callable[[], list[int]], reaped: set[int]) -> None:
         """Kill and reap until nothing is ``alive``; bounded by ``DYING``."""
         give_up_at = self._loop.time() + DYING
         while (pids := alive()) and self._loop.time() < give_up_at:
             kill(pids)
-            _reap(pids, codes)
+            _reap(pids, reaped)
             await asyncio.sleep(TICK)
 
 
@@ -304,12 +305,12 @@ def _resolve(future: asyncio.Future[Any], value: object) -> None:
         future.set_result(value)
 
 
-def _reap(pids: Iterable[int], codes: dict[int, int]) -> None:
-    """Collect those that have ended and are this process's children; their exit codes go into ``codes``."""
+def _reap(pids: Iterable[int], reaped: set[int]) -> None:
+    """Collect those that have ended and are this process's children."""
     for pid in pids:
         try:
-            ended, status = os.waitpid(pid, os.WNOHANG)
+            ended, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
             continue
         if ended:
-            codes[pid] = os.waitstatus_to_exitcode(status)
+            reaped.add(pid)

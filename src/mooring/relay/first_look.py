@@ -21,18 +21,21 @@ from mooring.tasks import Tasks
 
 PATIENCE = 3.0
 """Seconds that lists wait, in all, for a first look, and that a call waits for the look at the server it is for."""
+UNLIMITED = 1 << 30
 RELOADS = 4
 """So often may the definition of a server change while one call waits for its listing."""
 
 
 class FirstLooks:
-    """The looks under way. ``tasks`` owns their tasks."""
+    """The looks under way. ``tasks`` owns their tasks; ``places``: how many servers may run at once (0: any number), of
+    which looks take half, so that calls find a place beside them."""
 
-    def __init__(self, pool: Pool, listings: Listings, views: Views, tasks: Tasks) -> None:
+    def __init__(self, pool: Pool, listings: Listings, views: Views, tasks: Tasks, places: int = 0) -> None:
         self._pool = pool
         self._listings = listings
         self._views = views
         self._tasks = tasks
+        self._permits = asyncio.Semaphore(max(1, places // 2) if places else UNLIMITED)
         self._under_way: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._retry_at: dict[tuple[str, str], float] = {}
         self._waited_for: set[tuple[str, str]] = set()
@@ -115,12 +118,13 @@ class FirstLooks:
     async def _looked(self, variant: Variant) -> None:
         key = self._key(variant)
         try:
-            lease = await self._pool.lease(variant, key)
-            try:
-                async with asyncio.timeout(variant.timeouts.discover):
-                    await self._pool.listed(lease.key)
-            finally:
-                lease.release()
+            async with self._permits:
+                lease = await self._pool.lease(variant, key)
+                try:
+                    async with asyncio.timeout(variant.timeouts.discover):
+                        await self._pool.listed(lease.key)
+                finally:
+                    lease.release()
         except TimeoutError:
             self._failed(variant, f"did not list what it offers within {variant.timeouts.discover:g} s", None)
         except MooringError as error:

@@ -21,6 +21,7 @@ from mooring.config.plan import Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.listing import take
 from mooring.instances.pool import Pool
+from mooring.instances.spares import Spares
 from mooring.launch.base import Launcher
 from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey, ReloadReport
@@ -44,7 +45,8 @@ from mooring.serve.functions import check_addition, with_functions
 from mooring.serve.logs import Logs
 from mooring.serve.reload import Configuration, changed_workspaces, changes_report
 from mooring.serve.remembered import Remembered
-from mooring.serve.upstream import SecretSource, Upstream
+from mooring.serve.starter import SecretSource, Starter
+from mooring.serve.upstream import Upstream
 from mooring.serve.verdicts import Verdicts
 from mooring.store.base import Store
 from mooring.tasks import Tasks
@@ -92,7 +94,9 @@ class App:
         self.views = Views(self.plan, self.listings)
         self.login = Login(self.keys, lambda: self.plan.workspaces)
         self.subscriptions = Subscriptions()
-        self.upstream = Upstream(self.launchers, secrets, self.verdicts, self._listener, self.logs, redact, self.events)
+        starter = Starter(self.launchers, secrets, self.logs, redact, self.events)
+        self.spares = Spares(starter.launched)
+        self.upstream = Upstream(self.spares.launched, self.verdicts, self._listener, self.logs, redact, secrets)
         self.functions: dict[str, tuple[str, ...] | None] = {}
         """Function servers of the library: name to workspaces (None: all)."""
         self.pool: Pool
@@ -115,17 +119,20 @@ class App:
         self._gateway = plan.gateway
         self.listings.load(plan.variants.values())
         self.verdicts.load(plan.variants.values())
+        await stack.enter_async_context(self.spares)
         self.pool = await stack.enter_async_context(
             Pool(
                 self.upstream.open,
                 self.events,
                 listed=self._listed,
                 max_starting=plan.gateway.max_starting,
+                max_instances=plan.gateway.max_instances,
                 complete=bridge.own,
             )
         )
+        stack.callback(self.spares.dismiss)  # so that they end together with the instances
         self.tasks = tasks = await stack.enter_async_context(Tasks())
-        self.looks = FirstLooks(self.pool, self.listings, self.views, tasks)
+        self.looks = FirstLooks(self.pool, self.listings, self.views, tasks, plan.gateway.max_instances)
         self.watching = Watching(tasks)
         stack.callback(self.subscriptions.close)
         self.relay = Relay(
@@ -145,6 +152,7 @@ class App:
         cannot have its address must not have started anything."""
         self._looking = True
         self.looks.start(self.plan)
+        self.spares.apply(self.plan.variants)
 
     async def remember(self) -> None:
         """Let the next boot start from this plan, if it was read now. Raises StoreError."""
@@ -198,6 +206,7 @@ class App:
         self.pool.apply(self.plan.variants)
         if self._looking:
             self.looks.start(self.plan)
+            self.spares.apply(self.plan.variants)
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
             applied(self.plan)

@@ -1,4 +1,4 @@
-"""How a variant becomes a conversation: secrets, launcher, credentials, MCP. ``serve.app`` gives it to the pool.
+"""How a variant becomes a conversation: a start, or a spare, then MCP. ``serve.app`` gives it to the pool.
 
 Runs inside the owner task of one instance; leaving the block ends the server. Each step is named, so that a failure
 says where it happened; what a failure says holds no secret, even where the server said it.
@@ -7,27 +7,24 @@ says where it happened; what a failure says holds no secret, even where the serv
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from mooring.config.plan import CLIENT_SECRET, Launch, Remote, Variant, credentials, references
-from mooring.errors import MooringError, NoLauncher, StartFailed
-from mooring.instances.opener import Birth, Running
-from mooring.launch.base import Launched, Launcher, Local, Pipes, Url
+from mooring.config.plan import CLIENT_SECRET, Remote, Variant, references
+from mooring.errors import MooringError, StartFailed
+from mooring.instances.opener import Birth, Progress, Running
+from mooring.launch.base import Launched, Local, Pipes, Url
 from mooring.nouns import Era, InstanceKey
-from mooring.observe.events import Event, Events
 from mooring.observe.redact import Redactor
 from mooring.serve.logs import Logs
-from mooring.serve.redacted import Redacted
 from mooring.serve.verdicts import Verdicts
 from mooring.wire.connection import Connection, Listener
 
 if TYPE_CHECKING:
-    from mooring.config.logins import LoginPlace
+    from mooring.serve.starter import SecretSource
     from mooring.wire.bearer import Bearer
 
 STRAY_SHOWN = 200
@@ -36,12 +33,12 @@ STRAY_READ = 4096
 """Bytes of it that are looked at for secrets."""
 
 
-class SecretSource(Protocol):
-    """Where values of secret references come from, at the moment of a start; may block on disk."""
+class Start(Protocol):
+    """How a server comes into existence: ``serve.starter``, or a spare that it made earlier."""
 
-    def fetch_all(self, launch: Launch) -> dict[str, str]: ...
-
-    def login(self, variant: str) -> LoginPlace: ...
+    def __call__(
+        self, variant: Variant, key: InstanceKey, progress: Progress
+    ) -> AbstractAsyncContextManager[Launched]: ...
 
 
 class Upstream:
@@ -49,26 +46,24 @@ class Upstream:
 
     def __init__(
         self,
-        launchers: Mapping[str, Launcher],
-        secrets: SecretSource,
+        start: Start,
         verdicts: Verdicts,
         listener: Callable[[Variant, InstanceKey], Listener],
         logs: Logs,
         redact: Redactor,
-        events: Events,
+        secrets: SecretSource,
     ) -> None:
-        """``launchers`` by the tag of ``config.plan.Launch``; ``listener`` hears what is said outside calls."""
-        self._launchers = launchers
-        self._secrets = secrets
+        """``listener`` hears what is said outside calls."""
+        self._start = start
         self._verdicts = verdicts
         self._listener = listener
         self._logs = logs
         self._redact = redact
-        self._events = events
+        self._secrets = secrets
 
     @asynccontextmanager
     async def open(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
-        """Start ``variant`` and speak with it. Raises StartFailed, LaunchMissing, NoLauncher, UpstreamProtocol."""
+        """Start ``variant`` and speak with it. Raises what the start raises, and UpstreamProtocol."""
         try:
             async with self._opened(variant, key, birth) as running:
                 yield running
@@ -80,73 +75,32 @@ class Upstream:
     async def _opened(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
         from mooring.wire import stdio_upstream
 
-        birth.phase("look-up")
-        launcher = self._launchers.get(kind(variant))
-        if launcher is None:
-            raise NoLauncher(f"Nothing here can start {kind(variant)} servers.", server=variant.server)
-        # In a thread, as it may block; but most servers have no secrets, and a thread costs memory for good.
-        needed = bool(references(variant.launch))
-        values = await asyncio.to_thread(self._secrets.fetch_all, variant.launch) if needed else {}
         era = birth.demand.era if birth.demand else self._verdicts.get(variant)
         try:
-            async with self._attempt(launcher, variant, key, values, birth, era) as running:
+            async with self._attempt(variant, key, birth, era) as running:
                 yield running
                 return
         except stdio_upstream.NeedsRespawn as probe:
             era = probe.era
         # It ended at the sight of the probe: a fresh process, spoken to in the other era from its first byte.
-        async with self._attempt(launcher, variant, key, values, birth, era) as running:
+        async with self._attempt(variant, key, birth, era) as running:
             yield running
 
     @asynccontextmanager
     async def _attempt(
-        self,
-        launcher: Launcher,
-        variant: Variant,
-        key: InstanceKey,
-        values: Mapping[str, str],
-        birth: Birth,
-        era: Era | None,
+        self, variant: Variant, key: InstanceKey, birth: Birth, era: Era | None
     ) -> AsyncGenerator[Running, None]:
-        birth.phase("start")
-        smcp = credentials(variant.launch)
-        secrets = {name: value for name, value in values.items() if name not in (smcp or {})}
-        async with launcher.launch(variant, key, secrets) as started:
-            launched = Redacted(started, self._redact)
+        async with self._start(variant, key, birth) as launched:
             birth.spawned(launched)
-            launched.stderr.follow(partial(self._logs.add, variant.server))
-            if smcp is not None:
-                birth.phase("credentials")
-                given = {name: values[name] for name in smcp if name in values}
-                launched.endpoint = await self._handshaken(variant, key, launched, given)
             birth.phase("initialize")
-            async with self._connected(variant, key, launched, birth, era, values) as connection:
+            async with self._connected(variant, key, launched, birth, era) as connection:
                 if birth.demand is None:
                     await self._verdicts.put(variant, connection.facts)
                 yield Running(connection, launched)
 
-    async def _handshaken(
-        self, variant: Variant, key: InstanceKey, launched: Launched, credentials: Mapping[str, str]
-    ) -> Pipes:
-        from mooring.launch.smcp import handshake  # few servers are of this kind
-
-        def sent() -> None:
-            data = {"keys": list(credentials), "digest": key.digest[:12]}
-            self._events.emit(Event("credentials.sent", time.time(), "", variant.server, variant.id, "", data))
-
-        return await handshake(
-            launched, credentials, server=variant.server, timeouts=variant.timeouts, redact=self._redact, sent=sent
-        )
-
     @asynccontextmanager
     async def _connected(
-        self,
-        variant: Variant,
-        key: InstanceKey,
-        launched: Launched,
-        birth: Birth,
-        era: Era | None,
-        values: Mapping[str, str],
+        self, variant: Variant, key: InstanceKey, launched: Launched, birth: Birth, era: Era | None
     ) -> AsyncGenerator[Connection, None]:
         demand = birth.demand
         listener = demand.listener if demand else self._listener(variant, key)
@@ -188,16 +142,19 @@ class Upstream:
                     phase=birth.phase,
                     era=era,
                     starting=starting,
-                    auth=self._auth(variant, url.url, values),
+                    auth=await self._auth(variant, url.url),
                 )
                 async with remote_upstream.connect(url, terms) as connection:
                     yield connection
 
-    def _auth(self, variant: Variant, url: str, values: Mapping[str, str]) -> Bearer | None:
-        if not (isinstance(variant.launch, Remote) and variant.launch.auth == "oauth"):
+    async def _auth(self, variant: Variant, url: str) -> Bearer | None:
+        launch = variant.launch
+        if not (isinstance(launch, Remote) and launch.auth == "oauth"):
             return None
         from mooring.wire.bearer import Bearer
 
+        needed = CLIENT_SECRET in references(launch)
+        values = await asyncio.to_thread(self._secrets.fetch_all, launch) if needed else {}
         place = self._secrets.login(variant.id)
         return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add)
 
@@ -234,8 +191,3 @@ def _load_http() -> None:
     """The HTTP library and the certificates take a while to load, and not every daemon needs them."""
     import_module("mooring.wire.remote_upstream")
     import_module("mooring.wire.http_client").tls_context()
-
-
-def kind(variant: Variant) -> str:
-    """The tag of a variant's launch, which names its launcher."""
-    return str(type(variant.launch).__struct_config__.tag)

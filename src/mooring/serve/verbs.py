@@ -105,7 +105,9 @@ class Verbs:
         from mooring.launch.usage import usage
 
         app = self._app
-        rows = app.denials.marked(instance_rows(app.pool.rows(), app.plan, app.listings, app.views))
+        rows = app.denials.marked(
+            instance_rows((*app.pool.rows(), *app.spares.rows()), app.plan, app.listings, app.views)
+        )
         # Of a container the process here is but the engine's client.
         pids = [row.pid for row in rows if row.pid is not None and row.container is None]
         used = usage(pids)

@@ -111,7 +111,9 @@ async def _opened(stack: AsyncExitStack, way: Way, http: HttpClient, terms: Term
     except TimeoutError:
         if terms.exited.done():
             code = terms.exited.result()
-            raise StartFailed(f"{terms.name} ended before it answered (exit code {code})", server=terms.name) from None
+            how = "ended" if code is not None else "was ended together with what kept it"
+            exit_code = "" if code is None else f" (exit code {code})"
+            raise StartFailed(f"{terms.name} {how} before it answered{exit_code}", server=terms.name) from None
         what = f"{terms.name} did not answer within {terms.timeout:g} s{last and f': {last}'}"
         raise TimedOut(what, server=terms.name) from None
     except Crashed as error:

@@ -144,7 +144,7 @@ class _Writer(asyncio.BaseProtocol):
 
 def _exit_text(code: int | None) -> str:
     if code is None:
-        return "ended"
+        return "was ended together with what kept it"
     if code >= 0:
         return f"exited with code {code}"
     try:
