@@ -203,14 +203,19 @@ class Clock:
 class Bench:
     """A pool with its doubles."""
 
-    def __init__(self, max_starting: int = 32) -> None:
+    def __init__(self, max_starting: int = 32, max_instances: int = 0) -> None:
         self.opener = FakeOpener()
         self.recorder = Recorder()
         self.clock = Clock()
         self.listings: list[InstanceKey] = []
         self.list: Callable[[Connection], Awaitable[None]] | None = None
         self.pool = Pool(
-            self.opener, Events((self.recorder,)), listed=self._listed, max_starting=max_starting, clock=self.clock
+            self.opener,
+            Events((self.recorder,)),
+            listed=self._listed,
+            max_starting=max_starting,
+            max_instances=max_instances,
+            clock=self.clock,
         )
 
     async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:

@@ -724,7 +724,7 @@ async def test_bytes_read_before_the_conversation_are_part_of_it() -> None:
     assert await listener.next() == ("notifications/x", {"a": 1})
     assert connection.garbage == 1
     exited.set_result(None)
-    assert await asyncio.wait_for(connection.closed, LIMIT) == "ended"
+    assert await asyncio.wait_for(connection.closed, LIMIT) == "was ended together with what kept it"
     await connection.close()
     os.close(stdin)
     os.close(stdout)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
 from mooring.relay.calls import Calls
+from mooring.relay.ending import Ending
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward
 from mooring.relay.greetings import Greetings
@@ -45,6 +46,7 @@ class Relay:
         self._subscriptions = subscriptions
         self._watching = watching
         self._events = events
+        self._ending = Ending()
         forward = Forward(views, pool, watching, parked)
         calls = Calls(views, looks, forward, events)
         resources = Resources(views, forward, subscriptions, watching)
@@ -73,9 +75,14 @@ class Relay:
         if serve is None:
             return _UNKNOWN_METHOD
         try:
-            return await serve(request)
+            return await self._ending.run(request, serve)
         except jsonrpc.BadFrame as error:
             return jsonrpc.failure(error.code, f"{request.method}: {error}")
+
+    async def stop(self) -> None:
+        """Take no more requests, and have those under way answered: by their servers within a grace, else with an
+        error that says why. Bounded."""
+        await self._ending.stop()
 
     def notified(self, session: Session, method: str, params: bytes) -> None:
         """A client's notification: none that a front does not handle itself has a meaning here."""

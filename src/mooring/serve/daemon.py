@@ -90,6 +90,7 @@ async def run(config: str | None, started: Started | None = None) -> int:
             gc.enable()  # ``cli.up`` turned it off
             async with reload.watching(lambda: app.plan.files, app.reload):
                 await app.stopping.wait()
+            await app.relay.stop()  # while the fronts are open: whoever waits gets an answer
     return 0
 
 
