@@ -91,6 +91,8 @@ class InstanceRow(msgspec.Struct, frozen=True):
     leases: int = 0
     workspaces: tuple[str, ...] = ()
     tools: int | None = None
+    unlisted: str = ""
+    """Which of its lists are not complete, and why."""
     restarts: int = 0
     retry_at: float | None = None
     exit_code: int | None = None

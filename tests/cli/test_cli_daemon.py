@@ -63,6 +63,7 @@ async def test_ps_and_tools_have_their_shapes(running: Daemon) -> None:
         "leases": 0,
         "workspaces": ["w"],
         "tools": len(tools),
+        "unlisted": "",
         "restarts": 0,
         "retry_at": None,
         "exit_code": None,

@@ -149,7 +149,7 @@ async def test_no_more_servers_run_than_allowed_and_the_longest_unused_gives_way
     daemon = await start({name: server() for name in names}, gateway={"max_instances": 2})
 
     async def all_listed() -> bool:
-        return all([row.tools is not None for row in await daemon.mooring.ps()])
+        return all(row.tools is not None for row in await daemon.mooring.ps())
 
     await wait_for(all_listed, 30)
     async with await daemon.client("w", timeout=30.0) as client:

@@ -71,6 +71,16 @@ def test_what_is_missing_is_named_with_the_reason() -> None:
     assert len(result["tools"]) == 2
 
 
+def test_a_server_that_told_only_a_part_is_named_in_the_list_that_lacks_it() -> None:
+    """R12, A32: its other lists, and those of others, are as usual."""
+    partial = msgspec.structs.replace(listing("a"), problems=("tools/list: no answer within 3 s",))
+    seen = view(a=partial, b=listing("b"))
+    result = decoded(seen.listing("tools/list", "modern"))
+    assert result["_meta"] == {MISSING_KEY: [{"server": "a", "reason": "tools/list: no answer within 3 s"}]}
+    assert len(result["tools"]) == 2
+    assert "_meta" not in decoded(seen.listing("prompts/list", "legacy"))
+
+
 def test_an_unknown_method_is_no_list() -> None:
     assert view().listing("tools/call", "legacy") is None
 

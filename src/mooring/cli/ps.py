@@ -30,7 +30,7 @@ def ps(as_json: bool, no_spawn: bool) -> None:
 
 
 def _cells(row: InstanceRow) -> tuple[object, ...]:
-    reason = row.reason
+    reason = row.reason or row.unlisted
     if row.retry_at is not None and row.state == "backoff":
         waits = row.retry_at > time.time()
         reason = f"{reason} (no try for {until(row.retry_at)})" if waits else f"{reason} (the next call tries again)"

@@ -20,12 +20,10 @@ def tools(workspace: str | None, as_json: bool, no_spawn: bool) -> None:
     async def ask(mooring: Mooring) -> tuple[list[ToolRow], list[str]]:
         name = await workspace_of(mooring, workspace)
         rows = await mooring.tool_rows(name)
-        silent = [
-            f"{row.server}: {row.last_error or row.reason}"
-            for row in await mooring.ps()
-            if name in row.workspaces and row.tools is None
-        ]
-        return rows, silent
+        known = [row for row in await mooring.ps() if name in row.workspaces]
+        silent = [f"not listed: {row.server}: {row.last_error or row.reason}" for row in known if row.tools is None]
+        partial = [f"not complete: {row.server}: {row.unlisted}" for row in known if row.unlisted]
+        return rows, [*silent, *dict.fromkeys(partial)]
 
     rows, silent = attached(ask, spawn=not no_spawn)
     if as_json:
@@ -36,4 +34,4 @@ def tools(workspace: str | None, as_json: bool, no_spawn: bool) -> None:
             ("TOOL", "SERVER", "DESCRIPTION"), cells, "No tools. Add a server: mooring server add NAME -- COMMAND"
         )
     for line in silent:
-        warn(f"not listed: {line}")
+        warn(line)

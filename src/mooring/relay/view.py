@@ -14,7 +14,7 @@ from mooring.relay.table import Route, Table, literal_prefix
 from mooring.wire import jsonrpc
 
 MISSING_KEY = "mooring/missing"
-"""``_meta`` member of a list result: servers that could not be listed yet, with the reason."""
+"""``_meta`` member of a list result: servers of which something is missing in this list, with the reason."""
 _MODERN = b',"resultType":"complete","ttlMs":0,"cacheScope":"private"'
 _LISTS = {
     "tools/list": b"tools",
@@ -64,11 +64,21 @@ class View:
             return None
         items = b",".join(route.raw for route in self._routes(method))
         tail = _MODERN if era == "modern" else b""
-        if self.missing:
-            named = [{"server": server, "reason": reason} for server, reason in self.missing.items()]
+        if missing := {**self.missing, **self._partial(method)}:
+            named = [{"server": server, "reason": reason} for server, reason in missing.items()]
             tail += b',"_meta":' + jsonrpc.text({MISSING_KEY: named})
         ready = self._ready[method, era] = b'{"' + member + b'":[' + items + b"]" + tail + b"}"
         return ready
+
+    def _partial(self, method: str) -> dict[str, str]:
+        """Servers that did not tell all of one list, with the reason; what stands in for it may be of another day."""
+        found: dict[str, str] = {}
+        for mount in self.mounts:
+            listing = self.listings.get(mount.variant)
+            problems = [problem for problem in listing.problems if problem.startswith(f"{method}:")] if listing else []
+            if problems:
+                found[mount.server] = "; ".join(problems)
+        return found
 
     def _routes(self, method: str) -> Iterable[Route]:
         match method:

@@ -32,7 +32,7 @@ def instance_rows(running: Iterable[InstanceRow], plan: Plan, listings: Listings
             complete.append(
                 msgspec.structs.replace(
                     row,
-                    reason=row.reason or ("" if listing is None else "; ".join(listing.problems)),
+                    unlisted="" if listing is None else "; ".join(listing.problems),
                     workspaces=row.workspaces or mounted.get(id, ()),
                     tools=None if listing is None else len(listing.tools),
                     dialogue=dialogue(variant, row.era or (listing.facts.era if listing else None)),
