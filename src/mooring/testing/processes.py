@@ -16,6 +16,12 @@ def state(pid: int) -> str:
     return fields[0] if fields else ""
 
 
+def parent(pid: int) -> int:
+    """The pid of its parent, 0 when there is no such process."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
 def descendants(pid: int) -> set[int]:
     """Every process below ``pid``, zombies included."""
     parents: dict[int, int] = {}

@@ -131,6 +131,14 @@ def _crash(call: Call) -> Answer:
     die("crashed when asked to", call.params.get("arguments", {}).get("code", 1))
 
 
+def _hang_up(call: Call) -> Answer:
+    """Closes one of its pipes, `what` being input (the default) or output, and lives on"""
+    what = call.params.get("arguments", {}).get("what", "input")
+    reader, writer = os.pipe()
+    os.dup2(*((reader, 0) if what == "input" else (writer, 1)))
+    return _text(f"hung up {what}")
+
+
 def _elicit(call: Call) -> Answer:
     """Asks the user for a name (elicitation) and answers what came back"""
     message = call.params.get("arguments", {}).get("message", "Who are you?")
@@ -157,7 +165,7 @@ _TOOLS: dict[str, Callable[[Call], Answer]] = {
     run.__name__[1:]: run
     for run in (
         *(_echo, _counter, _pid, _env, _seen, _huge, _sleep, _log, _complain, _error, _rpc_error),
-        *(_vendor, _link, _touch, _change, _crash, _elicit, _sample, _roots),
+        *(_vendor, _link, _touch, _change, _crash, _hang_up, _elicit, _sample, _roots),
     )
 }
 more: dict[str, Callable[[Call], Answer]] = {}
