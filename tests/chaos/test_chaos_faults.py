@@ -25,7 +25,7 @@ COUNT = int(os.environ.get("MOORING_CHAOS", "25"))
 SEED = int(os.environ.get("MOORING_CHAOS_SEED", str(random.SystemRandom().randrange(1 << 32))))
 HEAD = ("fault", "times", "s", "ok", "told", "late", "beside", "mid ms", "max ms", "orphans", "zombies", "fds", "lost")
 DELAY = 10.0
-"""Seconds that a call to another server may take in the worst case, on a machine that is busy with a hundred starts; the
+"""Seconds that a call to another server may take in the worst case, on a machine busy with a hundred starts; the
 table shows what it was."""
 
 
@@ -86,6 +86,7 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
 
             await wait_for(lambda: leaked() == 0, CALL, 0.05)
             everyone = descendants(arena.root)
+            counted = (len(arena.zombies()), leaked())
             output = arena.running.output
         left = marked(arena.mark) | {pid for pid in everyone if alive(pid)}
         middle, longest = arena.delay
@@ -94,7 +95,7 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
             rows.append(HEAD)
         figures = (arena.faults, f"{seconds:.1f}", ok, arena.outcomes.total(), late, len(arena.bystander))
         delays = (f"{middle:.1f}", f"{longest:.0f}") if arena.bystander else ("", "")
-        rows.append((fault.name, *map(str, figures), *delays, str(len(left)), "0", "0", str(lost)))
+        rows.append((fault.name, *map(str, figures), *delays, str(len(left)), *map(str, counted), str(lost)))
     assert not left, "something outlived the daemon"
     assert lost == 0, "an acknowledged key is gone"
     assert arena.faults >= COUNT

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.config.files import mode_of, write_atomically
+from mooring.config.files import held, mode_of, write_atomically
 from mooring.config.load import load
 from mooring.config.locate import spans_of
 from mooring.config.names import did_you_mean, server_fault
@@ -41,12 +41,16 @@ class Edit(msgspec.Struct, frozen=True):
             _check_writable(File(name), self.loaded.sources.get(name))
 
     def apply(self) -> tuple[str, ...]:
-        """Write; returns the files written. Raises ConfigError, and then nothing was changed."""
-        self.check()
-        for name, text in self.texts.items():
-            file = File(name)
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomically(file, text.encode(), mode=mode_of(file, 0o600))
+        """Write; returns the files written. Raises ConfigError, and then nothing was changed. Of two edits at the same
+        time, one is refused: none is lost."""
+        folder = File(self.loaded.files[0]).parent
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with held(folder):
+            self.check()
+            for name, text in self.texts.items():
+                file = File(name)
+                file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_atomically(file, text.encode(), mode=mode_of(file, 0o600))
         return tuple(self.texts)
 
 

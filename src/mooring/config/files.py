@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 
 from mooring.errors import ConfigError
 
@@ -31,6 +33,17 @@ def write_atomically(file: FilePath, content: bytes, *, mode: int) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def held(folder: FilePath) -> Generator[None]:
+    """Nobody else who asks for it is within this block for the same folder at the same time; waits for them."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def make_once(file: FilePath, content: bytes) -> None:

@@ -11,6 +11,7 @@ import hmac
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,17 @@ def _from_keyring(ref: SecretRef, entry: str) -> str | None:
         raise ConfigError(f"secret {ref}: the keyring failed ({type(error).__name__})") from None
 
 
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Collect what a command that was killed leaves behind: the daemon is heir to it (``launch.kept``), and nobody else
+    would. Bounded."""
+    process.wait()
+    give_up_at = time.monotonic() + 1.0
+    with suppress(ChildProcessError):
+        while time.monotonic() < give_up_at:
+            os.waitpid(-process.pid, os.WNOHANG)
+            time.sleep(0.01)
+
+
 def _from_command(ref: SecretRef, argv: tuple[str, ...]) -> str | None:
     try:
         # A group of its own: what the command started goes with it, and does not hold its output open.
@@ -176,6 +188,7 @@ def _from_command(ref: SecretRef, argv: tuple[str, ...]) -> str | None:
             except BaseException:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+                _reap(process)
                 raise
     except FileNotFoundError:
         raise ConfigError(f"secret {ref}: there is no program {argv[0]}") from None

@@ -90,7 +90,8 @@ class Chores:
             self.problem = ""
         except Exception as error:  # a server whose lists cannot be had may still serve calls
             late = limit.expired()
-            self.problem = f"did not list what it offers within {self._limit:g} s" if late else f"listing: {error}"
+            slow = f"did not list what it offers within {self._limit:g} s (timeouts.discover sets the limit)"
+            self.problem = slow if late else f"listing: {error}"
 
     async def _check(self) -> None:
         if not await self._alive():

@@ -114,7 +114,9 @@ async def _opened(stack: AsyncExitStack, way: Way, http: HttpClient, terms: Term
             how = "ended" if code is not None else "was ended together with what kept it"
             exit_code = "" if code is None else f" (exit code {code})"
             raise StartFailed(f"{terms.name} {how} before it answered{exit_code}", server=terms.name) from None
-        what = f"{terms.name} did not answer within {terms.timeout:g} s{last and f': {last}'}"
+        setting = "start" if terms.starting else "initialize"
+        what = f"{terms.name} did not answer within {terms.timeout:g} s (timeouts.{setting} sets the limit)"
+        what += last and f": {last}"
         raise TimedOut(what, server=terms.name) from None
     except Crashed as error:
         raise StartFailed(str(error), server=terms.name) from None

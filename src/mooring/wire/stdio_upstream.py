@@ -93,7 +93,8 @@ async def connect(
             async with asyncio.timeout(timeout):
                 connection.agree(await handshake.run(era), capabilities)
         except TimeoutError:
-            message = f"{name} did not answer {handshake.step} within {timeout:g} s"
+            what = f"{name} did not answer {handshake.step} within {timeout:g} s"
+            message = f"{what} (timeouts.initialize sets the limit)"
             raise TimedOut(message, server=name, phase=handshake.step) from None
         except Crashed as error:
             if handshake.blame_probe:
