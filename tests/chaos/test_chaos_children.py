@@ -13,13 +13,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from chaos_arena import keeper_of, settled
 
 from mooring.errors import MooringError
 from mooring.testing import HttpClient, StdioClient, wait_for
@@ -64,12 +64,6 @@ def marked(mark: str) -> set[int]:
             if entry.name.isdigit() and mark.encode() in (entry / "cmdline").read_bytes():
                 found.add(int(entry.name))
     return {pid for pid in found if alive(pid)}
-
-
-def keeper_of(root: int) -> int:
-    """The daemon's keeper, found from outside."""
-    (pid,) = [pid for pid in descendants(root) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return pid
 
 
 class Storm:
@@ -154,17 +148,6 @@ class Storm:
                 await self.call(client, luck)
             ids = [message["id"] for line in client.received if "id" in (message := json.loads(line))]
             assert sorted(ids) == list(range(1, len(ids) + 1)), "every request has one answer"
-
-
-async def settled(number: Callable[[], int], quiet: int = 40) -> int:
-    """The value of ``number`` once it has stayed the same for some looks; bounded."""
-    last, same = number(), 0
-    async with asyncio.timeout(20):
-        while same < quiet:
-            await asyncio.sleep(0.01)
-            value = number()
-            last, same = value, same + 1 if value == last else 0
-    return last
 
 
 async def all_well(running: Daemon, names: tuple[str, ...]) -> None:

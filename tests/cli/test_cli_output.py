@@ -62,7 +62,7 @@ def test_a_terminal_gets_tables_with_headers_and_colours(place: Path) -> None:
 
 
 def test_a_secret_is_asked_for_without_echo(place: Path, run: Run) -> None:
-    """R22: what is typed is not seen."""
+    """R22, A8: what is typed is not seen."""
     code, seen = on_terminal("secret", "set", "github", typed=b"hunter2\n")
     assert code == 0, seen
     assert "hunter2" not in seen

@@ -283,6 +283,25 @@ async def test_the_first_crash_after_a_steady_minute_is_restarted_by_the_very_ne
         assert pool.rows()[0].last_error == "the server was ended by signal 9"
 
 
+async def test_an_instance_that_went_down_with_its_keeper_starts_again_at_the_very_next_call() -> None:
+    """A16: it is told, and held against nobody: no back-off, no failure counted."""
+    bench = Bench()
+    one = variant()
+    async with bench.pool as pool:
+        (await pool.lease(one, one.key())).release()
+        bench.opener.lives[0].launched.exited.set_result(None)
+        await bench.recorder.saw("crashed")
+        (row,) = pool.rows()
+        assert row.reason == "the server was ended together with what kept it"
+        (await pool.lease(one, one.key())).release()
+        assert len(bench.opener.lives) == 2
+        bench.opener.lives[1].crash()
+        await bench.recorder.saw("crashed", 2)
+        (row,) = pool.rows()
+        assert row.retry_at is not None
+        assert row.retry_at - time.time() <= 1.0, "the first of its own failures"
+
+
 async def test_a_crash_is_seen_by_a_lease_in_the_same_step() -> None:
     bench = Bench()
     async with bench.pool as pool:

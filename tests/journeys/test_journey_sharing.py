@@ -93,7 +93,7 @@ async def test_listing_a_sleeping_server_starts_nothing(start: Start) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_workspaces_reach_only_their_servers(start: Start, era: Era) -> None:
-    """A20, invariant 5: unknown and forbidden get one and the same refusal."""
+    """A20, R24, invariant 5: unknown and forbidden get one and the same refusal, a result that a model can read."""
     daemon = await start(
         {"one": server(), "two": server()}, {"a": {"mcp_servers": ["one"]}, "b": {"mcp_servers": ["two"]}}
     )

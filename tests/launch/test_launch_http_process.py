@@ -36,6 +36,7 @@ def test_the_port_is_filled_in_everywhere() -> None:
 
 
 def test_the_port_is_free() -> None:
+    """R9"""
     with socket.socket() as it:
         it.bind(("127.0.0.1", free_port()))
 

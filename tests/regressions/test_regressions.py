@@ -125,7 +125,7 @@ async def test_docker_567_the_same_tool_in_two_servers_stops_nobody(tmp_path: Pa
 
 
 async def test_agentgateway_962_one_failing_server_costs_the_others_nothing(tmp_path: Path) -> None:
-    """The whole list failed. R12: it is named, with the reason."""
+    """The whole list failed. R12, A32: it is named, with the reason."""
     servers = {"bad": server("--crash-at-start"), "worse": server("--fail", "tools/list"), "good": server()}
     async with daemon(tmp_path, servers) as running, await running.client("w") as client:
         await client.open()
