@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mooring.nouns import InstanceRow
-from mooring.testing import HttpClient, wait_for
+from mooring.testing import HttpClient, smcp, wait_for
 from mooring.testing.daemon import Daemon, server, write_config
 from mooring.testing.processes import alive, descendants
 
@@ -115,6 +115,22 @@ async def test_each_session_takes_a_spare_of_its_own(start: Start) -> None:
         await two.open()
         pids = {int(text(result)) for result in await asyncio.gather(one.call("echo_pid"), two.call("echo_pid"))}
     assert pids == before
+
+
+async def test_a_spare_that_takes_credentials_has_them_already(start: Start, tmp_path: Path) -> None:
+    """A2: the handshake belongs to the start; a server waits for its credentials no longer than it would otherwise."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("kept")
+    command, *args = smcp()
+    table = {"command": command, "args": args, "credentials": {"KEY": {"file": str(secret)}}}
+    daemon = await start({"ledger": {**table, "spare": 1, "sharing": "session"}})
+    (spare,) = await spares(daemon, "ledger")
+    async with await daemon.client("w") as client:
+        await client.open()
+        result = await client.call("ledger_credentials")
+        assert result["structuredContent"] == {"KEY": "kept"}
+        assert spare.pid in [row.pid for row in await daemon.rows("ledger") if row.state == "ready"]
 
 
 async def test_the_keepers_end_is_held_against_no_server(start: Start) -> None:
