@@ -15,7 +15,7 @@ from typing import Any
 from mooring.nouns import InstanceRow
 from mooring.testing import HttpClient, smcp, wait_for
 from mooring.testing.daemon import Daemon, server, write_config
-from mooring.testing.processes import alive, descendants
+from mooring.testing.processes import alive, descendants, parent
 
 Start = Callable[..., Awaitable[Daemon]]
 
@@ -136,9 +136,8 @@ async def test_a_spare_that_takes_credentials_has_them_already(start: Start, tmp
 async def test_the_keepers_end_is_held_against_no_server(start: Start) -> None:
     """A16, R15: killed while servers run: the next call starts each again, at once, without a back-off."""
     daemon = await start({"one": server(), "two": server("--era", "legacy"), "warm": server(spare=1)})
-    (keeper,) = [
-        pid for pid in descendants(daemon.process.pid) if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    root = daemon.process.pid
+    (keeper,) = [pid for pid in descendants(root) if parent(pid) == root]
     async with await daemon.client("w") as client:
         await client.open()
         names = ("one", "two", "warm")
