@@ -154,6 +154,7 @@ class Wire:
 
     def __init__(self, port, key="alice-1") -> None:
         self.port, self.key, self.session = port, key, None
+        self.unread = b""
 
     async def __aenter__(self):
         self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -197,10 +198,17 @@ class Wire:
 
     async def event(self):
         """The next message of an event stream; None at its end."""
-        while data := await self.chunk():
-            if data.startswith(b"event: message\ndata: "):
+        while data := await self.raw_event():
+            if b"event: message\n" in data:
                 return json.loads(data.partition(b"data: ")[2])
         return None
+
+    async def raw_event(self) -> bytes:
+        """The next event as it was sent; empty at the end of the stream. A chunk may hold several."""
+        while b"\n\n" not in self.unread and (more := await self.chunk()):
+            self.unread += more
+        event, _, self.unread = self.unread.partition(b"\n\n")
+        return event
 
     async def answer(self, bodyless=False) -> Answered:
         status, headers = await self.head()

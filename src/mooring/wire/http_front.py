@@ -81,6 +81,7 @@ class McpFront:
     async def __aexit__(self, *_: object) -> None:
         if self._sweeper is not None:
             self._sweeper.cancel()
+        self._legacy.close()
         self.end_sessions(lambda _: True)
 
     def end_sessions(self, predicate: Callable[[HttpSession], bool]) -> int:

@@ -20,7 +20,8 @@ from mooring.wire import jsonrpc
 from mooring.wire.eras import negotiate
 from mooring.wire.http_envelope import cancelled_id, raw_id_of, read, rejection, take
 from mooring.wire.http_messages import JSON, Reply, Request, Stream, problem
-from mooring.wire.http_session import ACCEPTED, COMMENT, EVENTS, HttpCall, HttpSession, Sessions, event, new_session_id
+from mooring.wire.http_replay import OF_CALL, OUTSIDE, Journal, Outlet, found
+from mooring.wire.http_session import ACCEPTED, COMMENT, EVENTS, HttpCall, HttpSession, Sessions, new_session_id
 from mooring.wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Answer, BadFrame, Envelope, failure
 from mooring.wire.session import Handler
 
@@ -28,6 +29,12 @@ MAX_BATCH = 100
 """Messages in one batch."""
 BATCH_VERSION = "2025-03-26"
 """The only revision with JSON-RPC batches."""
+PRIMED = ("2025-11-25",)
+"""The revisions whose clients understand an event without data."""
+SLOW = 5.0
+"""Seconds between two looks at what runs: a call that is running at two of them becomes a stream, which the client can
+come back to when its connection breaks."""
+_EXPIRED = "Last-Event-ID names no stream of this session that is still kept"
 _DUPLICATE = failure(INVALID_REQUEST, "a request with this id is still running in this session")
 _raws = msgspec.json.Decoder(list[Raw])
 
@@ -39,6 +46,8 @@ class LegacyFront:
         self._handler = handler
         self._sessions = sessions
         self._now = now
+        self._journal = Journal()
+        self._timer: asyncio.TimerHandle | None = None
 
     def answer(self, request: Request, principal: Principal) -> Awaitable[Reply | Stream]:
         """Answer any request to the endpoint."""
@@ -79,7 +88,7 @@ class LegacyFront:
         return session or rejection(404, INVALID_REQUEST, "no such session: send initialize again")
 
     async def _initialize(self, request: Request, principal: Principal, raw_id: bytes, params: bytes) -> Reply | Stream:
-        session = _new_session(principal, params)
+        session = self._new_session(principal, params)
         if isinstance(session, Answer):
             return Reply(200, jsonrpc.response(raw_id, session))
         header = b"Mcp-Session-Id: %b\r\n" % session.id.encode()
@@ -90,6 +99,7 @@ class LegacyFront:
         if not self._sessions.add(session, self._now()):
             return problem(503, "too many sessions, and all of them are in use")
         self._handler.opened(session)
+        self._watch()
         return call.conclude(answer, headers=header)
 
     def _take(self, session: HttpSession, message: Envelope, params: bytes) -> None:
@@ -118,9 +128,10 @@ class LegacyFront:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._one_of_batch(request, session, *message)) for message in messages]
         frames = [frame for frame in (task.result() for task in tasks) if frame is not None]
-        if request.stream is not None:
+        if request.stream is not None and request.outlet is not None:
             for frame in frames:
-                request.stream.send(event(frame))
+                request.outlet.send(frame)
+            request.outlet.abandon(self._now())
             return request.stream
         return Reply(200, b"[" + b",".join(frames) + b"]", JSON) if frames else ACCEPTED
 
@@ -150,12 +161,27 @@ class LegacyFront:
             return session
         if not rules.accept_events(request.headers):
             return problem(406, "Accept must list text/event-stream")
+        last = request.headers.get(b"last-event-id", b"")
+        resumed = found(last, session.outlets)
+        if last.startswith(OF_CALL):
+            return await self._resume(request, *resumed) if resumed else rejection(400, INVALID_REQUEST, _EXPIRED)
         stream = request.begin(EVENTS, COMMENT)
-        session.streams[stream] = ending = asyncio.get_running_loop().create_future()
-        try:
+        if resumed is not None:
+            outlet = resumed[0]
+            outlet.resume(stream, resumed[1])
+        else:
+            outlet = Outlet(self._journal, session.outlets, stream, OUTSIDE)
+            if session.version in PRIMED:
+                outlet.prime()
+        async with session.listening(outlet) as ending:
             await ending
-        finally:
-            del session.streams[stream]
+        return stream
+
+    async def _resume(self, request: Request, outlet: Outlet, after: int) -> Stream:
+        """The rest of a call's stream, until the call is over."""
+        stream = request.begin(EVENTS, COMMENT)
+        outlet.resume(stream, after)
+        await outlet.carried()
         return stream
 
     async def _delete(self, request: Request, principal: Principal) -> Reply:
@@ -169,16 +195,34 @@ class LegacyFront:
         self._sessions.end(session)
         return Reply(200, b"", b"")
 
+    def _new_session(self, principal: Principal, params: bytes) -> HttpSession | Answer:
+        """The session that an ``initialize`` asks for, or what is wrong with it."""
+        try:
+            parts = jsonrpc.members(params)
+            version = jsonrpc.string(parts.get("protocolVersion"))
+            capabilities = bytes(parts.get("capabilities", jsonrpc.EMPTY))
+            jsonrpc.members(capabilities)
+        except BadFrame as error:
+            return failure(INVALID_PARAMS, f"initialize: {error}")
+        if version is None:
+            return failure(INVALID_PARAMS, "initialize: params.protocolVersion must be a string")
+        return HttpSession(new_session_id(), principal, "legacy", negotiate(version), capabilities, self._journal)
 
-def _new_session(principal: Principal, params: bytes) -> HttpSession | Answer:
-    """The session that an ``initialize`` asks for, or what is wrong with it."""
-    try:
-        parts = jsonrpc.members(params)
-        version = jsonrpc.string(parts.get("protocolVersion"))
-        capabilities = bytes(parts.get("capabilities", jsonrpc.EMPTY))
-        jsonrpc.members(capabilities)
-    except BadFrame as error:
-        return failure(INVALID_PARAMS, f"initialize: {error}")
-    if version is None:
-        return failure(INVALID_PARAMS, "initialize: params.protocolVersion must be a string")
-    return HttpSession(new_session_id(), principal, "legacy", negotiate(version), capabilities)
+    def _watch(self) -> None:
+        """Look now and then, as long as there are sessions."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SLOW, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        for call in self._sessions.running():
+            if call.version in PRIMED:
+                call.look()
+        self._journal.sweep(self._now())
+        if len(self._sessions):
+            self._watch()
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()

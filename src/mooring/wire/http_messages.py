@@ -5,11 +5,14 @@ Made by ``wire.http_connection``, consumed by handlers (``wire.http_front``, ``s
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from mooring.wire.jsonrpc import text
+
+if TYPE_CHECKING:
+    from mooring.wire.http_replay import Outlet
 
 JSON = b"Content-Type: application/json\r\n"
 """Header lines of a JSON answer."""
@@ -95,6 +98,7 @@ class Request:
         "headers",
         "keep_alive",
         "method",
+        "outlet",
         "path",
         "peer",
         "query",
@@ -115,6 +119,8 @@ class Request:
         self.keep_alive = True
         self.stream: Stream | None = None
         """The streamed answer, once it was begun."""
+        self.outlet: Outlet | None = None
+        """What keeps that stream for a client that comes back; set by ``wire.http_session``."""
         self.survives = False
         """Set by a handler whose work goes on when its client is gone; its task is not cancelled then."""
 

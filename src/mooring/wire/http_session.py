@@ -13,13 +13,15 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager
 
 from mooring.errors import MooringError, Refused
 from mooring.nouns import Era, Principal
 from mooring.wire import jsonrpc
 from mooring.wire.eras import ModernMeta
 from mooring.wire.http_messages import JSON, Reply, Request, Stream
+from mooring.wire.http_replay import OF_CALL, Journal, Outlet, event
 from mooring.wire.jsonrpc import Answer, failure
 from mooring.wire.session import Handler, Session
 
@@ -31,13 +33,6 @@ ACCEPTED = Reply(202, b"", b"")
 """The answer to a message that wants none."""
 _NEEDS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 """The client capability without which a request is not sent."""
-
-
-def event(frame: bytes) -> bytes:
-    """A JSON-RPC frame as one event. Line breaks in it can only stand between tokens, where a space is as good."""
-    if b"\n" in frame or b"\r" in frame:
-        frame = b" ".join(frame.splitlines())
-    return b"event: message\ndata: " + frame + b"\n\n"
 
 
 def new_session_id() -> str:
@@ -57,11 +52,14 @@ class HttpSession:
     __slots__ = (
         "_asked",
         "_last_id",
+        "_left",
         "capabilities",
         "era",
         "id",
+        "journal",
         "log_level",
         "on_close",
+        "outlets",
         "principal",
         "running",
         "streams",
@@ -69,7 +67,16 @@ class HttpSession:
         "version",
     )
 
-    def __init__(self, id: str, principal: Principal, era: Era, version: str, capabilities: bytes) -> None:
+    def __init__(
+        self,
+        id: str,
+        principal: Principal,
+        era: Era,
+        version: str,
+        capabilities: bytes,
+        journal: Journal | None = None,
+    ) -> None:
+        """``journal`` keeps its streams, which can be resumed then (legacy)."""
         self.id = id
         self.principal = principal
         self.era: Era = era
@@ -78,8 +85,12 @@ class HttpSession:
         self.log_level: str | None = None
         self.on_close: list[Callable[[], None]] = []
         self.running: dict[Hashable, HttpCall] = {}
-        self.streams: dict[Stream, asyncio.Future[None]] = {}
+        self.journal = journal
+        self.outlets: dict[bytes, Outlet] = {}
+        """Streams that can be resumed, by id."""
+        self.streams: dict[Outlet, asyncio.Future[None]] = {}
         """Open GET streams, the newest last; the future ends the stream."""
+        self._left: Outlet | None = None
         self.used_at = 0.0
         self._asked: dict[int, asyncio.Future[Answer]] = {}
         self._last_id = 0
@@ -90,12 +101,29 @@ class HttpSession:
         return bool(self.running or self.streams)
 
     def send(self, method: str, params: bytes | None) -> None:
-        """A notification outside any request, to the newest GET stream; dropped when there is none."""
-        self.emit(jsonrpc.notification(method, params))
+        """A notification outside any request, to the newest GET stream, or kept for one that broke off; dropped when
+        there never was one."""
+        frame = jsonrpc.notification(method, params)
+        if not self.emit(frame) and self._left is not None and not self.streams:
+            self._left.send(frame)
 
     def emit(self, frame: bytes) -> bool:
         """Send ``frame`` on exactly one GET stream, the newest: older ones may be half dead. False without one."""
-        return any(stream.send(event(frame)) for stream in reversed(self.streams))
+        outlet = next((each for each in reversed(self.streams) if each.open), None)
+        return outlet is not None and outlet.send(frame)
+
+    @asynccontextmanager
+    async def listening(self, outlet: Outlet) -> AsyncGenerator[asyncio.Future[None]]:
+        """``outlet`` is the newest GET stream within the block; the future says when that is over."""
+        self.streams.pop(outlet, None)
+        self.streams[outlet] = ending = outlet.carried()
+        try:
+            yield ending
+        finally:
+            if self.streams.get(outlet) is ending:
+                del self.streams[outlet]
+                outlet.left_at = asyncio.get_running_loop().time()
+                self._left = outlet
 
     async def ask(self, method: str, params: bytes) -> Answer:
         """Ask the client over a GET stream. No time limit of its own; answers an error when nobody listens."""
@@ -133,9 +161,11 @@ class HttpSession:
         for call in tuple(self.running.values()):
             if call.method == "subscriptions/listen":
                 call.cancel()
-        for ending in self.streams.values():
-            if not ending.done():
-                ending.set_result(None)
+        for outlet in self.streams:
+            outlet.leave()
+        for outlet in tuple(self.outlets.values()):
+            if self.journal is not None:
+                self.journal.forget(outlet)
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_result(failure(jsonrpc.INTERNAL_ERROR, "the session is over"))
@@ -151,6 +181,7 @@ class HttpCall:
         "_headers",
         "_http",
         "_session",
+        "_slow",
         "cancelled",
         "era",
         "meta",
@@ -180,6 +211,7 @@ class HttpCall:
         self.task: asyncio.Task[object] | None = None
         """The task of its own that it has in a batch; else the one of the HTTP request."""
         self.cancelled = False
+        self._slow = False
 
     @property
     def headers(self) -> Mapping[bytes, bytes]:
@@ -196,8 +228,24 @@ class HttpCall:
 
     def emit(self, frame: bytes) -> bool:
         """Send ``frame`` on this call's stream, which begins with it if need be. False when the client is gone."""
+        journal = self._session.journal
+        if journal is not None:
+            return self._outlet(journal).send(frame)
         stream = self._http.stream or self._http.begin(self._headers, COMMENT)
         return stream.send(event(frame))
+
+    def look(self) -> None:
+        """Called now and then: a call that was running at the last look becomes a stream that can be resumed."""
+        if self._slow and self._session.journal is not None and self._http.outlet is None:
+            self._outlet(self._session.journal).prime()
+        self._slow = True
+
+    def _outlet(self, journal: Journal) -> Outlet:
+        outlet = self._http.outlet
+        if outlet is None:
+            stream = self._http.begin(self._headers, COMMENT)
+            outlet = self._http.outlet = Outlet(journal, self._session.outlets, stream, OF_CALL)
+        return outlet
 
     def _emit_somewhere(self, frame: bytes) -> bool:
         return self.emit(frame) or self._session.emit(frame)
@@ -237,11 +285,16 @@ class HttpCall:
         """The end of the exchange: the answer as last event, or as JSON; nothing for a call that was cancelled."""
         stream = self._http.stream
         if answer is None:
+            if self._http.outlet is not None:
+                self._http.outlet.abandon(asyncio.get_running_loop().time())
             return stream or ACCEPTED
         frame = jsonrpc.response(self.raw_id, answer)
         if stream is None:
             return Reply(status, frame, JSON + headers)
-        stream.send(event(frame))
+        if self._http.outlet is None:
+            stream.send(event(frame))
+        else:
+            self._http.outlet.finish(frame, asyncio.get_running_loop().time())
         return stream
 
 
@@ -257,6 +310,10 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def running(self) -> Iterator[HttpCall]:
+        """All calls under way."""
+        return (call for session in self._by_id.values() for call in tuple(session.running.values()))
 
     def get(self, id: str, principal: Principal, now: float) -> HttpSession | None:
         """The session, if it belongs to the very key that asks; it counts as used now."""
