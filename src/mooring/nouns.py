@@ -57,6 +57,15 @@ class Item(msgspec.Struct, frozen=True):
     raw: bytes
 
 
+class Caching(msgspec.Struct, frozen=True):
+    """How long and by whom a list may be reused, as a modern server says; what a legacy one offers, never."""
+
+    ttl_ms: int = 0
+    """Milliseconds since the list was taken."""
+    public: bool = False
+    """By everybody, else by the one who asked."""
+
+
 class Listing(msgspec.Struct, frozen=True):
     """All that one server offers, as it said it, in its order."""
 
@@ -68,6 +77,8 @@ class Listing(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     """What went wrong while listing, such as a repeated cursor; for ``check`` and ``ps``."""
     taken_at: float = 0.0
+    caching: dict[str, Caching] = {}
+    """By the method of a list."""
 
     @property
     def empty(self) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mooring.config.plan import Functions, Mount, Variant
-from mooring.nouns import Facts, Item, Listing, Principal
+from mooring.nouns import Caching, Facts, Item, Listing, Principal
 from mooring.relay.table import build
 from mooring.relay.view import MISSING_KEY, View
 
@@ -62,6 +62,40 @@ def test_each_list_is_one_page_in_order_and_kept_as_ready_bytes(method: str, mem
 def test_a_modern_list_has_a_type_and_forbids_caching() -> None:
     result = decoded(view().listing("tools/list", "modern"))
     assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
+
+
+def caching(name: str, ttl: int, public: bool, taken_at: float = 100.0) -> Listing:
+    said = dict.fromkeys(("tools/list", "resources/list"), Caching(ttl, public))
+    return msgspec.structs.replace(listing(name), caching=said, taken_at=taken_at)
+
+
+ANYBODY = Principal("anonymous:w", "w")
+
+
+@pytest.mark.parametrize(
+    ("principal", "missing", "parts", "expected"),
+    [
+        (ANYBODY, {}, {"a": caching("a", 5000, True)}, (4000, "public")),
+        (ANYBODY, {}, {"a": caching("a", 5000, True), "b": caching("b", 3000, True, 99.0)}, (1000, "public")),
+        (ANYBODY, {}, {"a": caching("a", 5000, True), "b": caching("b", 60_000, False)}, (4000, "private")),
+        (ANYBODY, {}, {"a": caching("a", 5000, True), "legacy": listing("legacy")}, (0, "private")),
+        (ANYBODY, {}, {"a": caching("a", 5000, True), "other": listing("other", b'{"prompts":{}}')}, (4000, "public")),
+        (ANYBODY, {}, {"a": caching("a", 500, True)}, (0, "public")),
+        (ANYBODY, {"c": "starting"}, {"a": caching("a", 5000, True)}, (0, "private")),
+        (Principal("k", "w"), {}, {"a": caching("a", 5000, True)}, (4000, "private")),
+        (Principal("k", "w", variant="none"), {}, {"a": caching("a", 5000, True)}, (0, "private")),
+    ],
+)
+def test_a_list_may_be_reused_as_briefly_and_narrowly_as_its_strictest_part(
+    principal: Principal, missing: dict[str, str], parts: dict[str, Listing], expected: tuple[int, str]
+) -> None:
+    seen = view(principal, missing, **parts)
+    for method in ("tools/list", "resources/list"):
+        result = decoded(seen.listing(method, "modern", 101.0))
+        assert (result["ttlMs"], result["cacheScope"]) == expected
+    later = decoded(seen.listing("tools/list", "modern", 101.1))
+    assert later["ttlMs"] == max(expected[0] - 100, 0)
+    assert {**later, "ttlMs": 0} == {**decoded(seen.listing("tools/list", "modern", 999.0)), "ttlMs": 0}
 
 
 def test_what_is_missing_is_named_with_the_reason() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Raw
 
 from mooring.errors import Crashed, MooringError
 from mooring.instances.health import Complete, as_is
-from mooring.nouns import Item, Listing
+from mooring.nouns import Caching, Item, Listing
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Connection
 from mooring.wire.jsonrpc import BadFrame
@@ -51,6 +52,7 @@ class _Drained:
     def __init__(self) -> None:
         self.items: list[Item] = []
         self.problems: list[str] = []
+        self.caching: Caching | None = None
         self.failed = False
 
     def fail(self, problem: str) -> None:
@@ -92,6 +94,7 @@ async def take(
         templates=items(_TEMPLATES, last.templates),
         problems=tuple(problem for got in drained.values() for problem in got.problems),
         taken_at=now,
+        caching={kind.method: got.caching for kind, got in drained.items() if got.caching and not got.failed},
     )
 
 
@@ -119,6 +122,7 @@ async def _pages(connection: Connection, kind: _Kind, complete: Complete, draine
             return
         page = jsonrpc.members(answer.result or jsonrpc.EMPTY)
         _add(kind, _elements(page.get(kind.member)), drained)
+        drained.caching = narrower(drained.caching, _caching(page))
         cursor = bytes(page.get("nextCursor", b"null")).strip()
         if len(drained.items) > MAX_ITEMS or (len(drained.items) == MAX_ITEMS and cursor not in _END):
             del drained.items[MAX_ITEMS:]
@@ -132,6 +136,21 @@ async def _pages(connection: Connection, kind: _Kind, complete: Complete, draine
         seen.add(cursor)
         params = b'{"cursor":' + cursor + b"}"
     drained.problems.append(f"{kind.method}: more than {MAX_PAGES} pages; the rest is left out")
+
+
+def narrower(one: Caching | None, other: Caching) -> Caching:
+    """What holds for two parts together: the shorter time, the narrower audience."""
+    if one is None:
+        return other
+    return Caching(min(one.ttl_ms, other.ttl_ms), one.public and other.public)
+
+
+def _caching(page: Mapping[str, Raw]) -> Caching:
+    try:
+        ttl = msgspec.json.decode(page.get("ttlMs", b"0"), type=int)
+    except msgspec.DecodeError:
+        ttl = 0
+    return Caching(max(ttl, 0), jsonrpc.string(page.get("cacheScope")) == "public")
 
 
 def _refused(kind: _Kind, error: bytes, drained: _Drained) -> None:

@@ -10,7 +10,8 @@ import asyncio
 from typing import Self
 
 from mooring.errors import TimedOut
-from mooring.wire import eras, jsonrpc, param_headers
+from mooring.relay import levels
+from mooring.wire import jsonrpc, param_headers
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import Marked
 from mooring.wire.session import Request
@@ -19,9 +20,6 @@ TOTAL_LIMIT = 3600.0
 """Seconds a call may take in all, however lively it is."""
 QUESTION_LIMIT = 300.0
 """Seconds a user may leave a question unanswered before it counts as cancelled."""
-
-LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Of log messages, the least severe first."""
 _CANCELLED = {
     "elicitation/create": Answer(result=b'{"action":"cancel"}'),
 }
@@ -101,16 +99,11 @@ class Exchange:
     def _wants(self, params: bytes) -> bool:
         """Whether the caller asked for log messages of this level: legacy by session (all unless it said), modern by
         request (none unless it said)."""
-        request = self._request
-        if request.era == "legacy":
-            wanted = request.session.log_level or "debug"
-        else:
-            meta = jsonrpc.fields(request.params).get("_meta")
-            wanted = jsonrpc.string(jsonrpc.fields(meta).get(eras.LOG_LEVEL_KEY))
+        wanted = levels.wanted(self._request) or ("debug" if self._request.era == "legacy" else None)
         level = jsonrpc.string(jsonrpc.fields(params).get("level"))
-        if wanted not in LEVELS or level not in LEVELS:
+        if wanted not in levels.LEVELS or level not in levels.LEVELS:
             return False
-        return LEVELS.index(level) >= LEVELS.index(wanted)
+        return levels.LEVELS.index(level) >= levels.LEVELS.index(wanted)
 
 
 def _unanswered(method: str) -> Answer:

@@ -17,6 +17,7 @@ from mooring.instances.pool import Demand, Lease, Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.relay import bridge, refusals
 from mooring.relay.exchange import Exchange
+from mooring.relay.levels import Levels, wanted
 from mooring.relay.listener import SessionListener
 from mooring.relay.parked import Parked
 from mooring.relay.rounds import completed
@@ -86,6 +87,7 @@ class Forward:
         self._scopes: set[str] = set()
         """Of open sessions that have had instances of their own."""
         self._parked = parked
+        self._levels = Levels()
 
     async def __call__(self, request: Request, route: Route, params: bytes) -> Answer:
         """The server's answer in the caller's era. Raises the errors of ``lease``, Crashed and TimedOut."""
@@ -172,6 +174,8 @@ class Forward:
     async def _once(self, request: Request, route: Route, params: bytes) -> Answer:
         lease = await self.lease(request, route)
         try:
+            if (level := wanted(request)) is not None:
+                await self._levels.tell(level, lease)
             return await self.over(request, route, params, lease)
         finally:
             lease.release()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from msgspec import Raw
 
 from mooring.relay import refusals
-from mooring.relay.exchange import LEVELS
 from mooring.relay.first_look import FirstLooks
+from mooring.relay.levels import LEVELS
 from mooring.relay.view import View
 from mooring.relay.views import Views
 from mooring.wire import eras, jsonrpc
@@ -39,7 +40,7 @@ class Greetings:
         return _instructed(result, view)
 
     async def discover(self, request: Request) -> Answer:
-        """The modern discovery; never waits for a server."""
+        """The modern discovery; never waits for a server. A reload may change it without a word, hence no caching."""
         view = self._views.of(request.session.principal)
         result = {
             "resultType": "complete",
@@ -57,7 +58,7 @@ class Greetings:
         if view.missing:
             await self._looks.wait(mount.variant for mount in view.mounts)
             view = self._views.of(request.session.principal)
-        return Answer(result=view.listing(request.method, request.era))
+        return Answer(result=view.listing(request.method, request.era, time.time()))
 
     async def ping(self, request: Request) -> Answer:
         """Alive."""

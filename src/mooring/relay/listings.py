@@ -60,7 +60,7 @@ class Listings:
         def known() -> None:
             self._known[variant.id, variant.digest] = self._latest[variant.id] = listing
 
-        if before is None or kinds or before.facts != listing.facts:
+        if before is None or kinds or (before.facts, before.caching) != (listing.facts, listing.caching):
             await self._store.run(
                 "put_listing",
                 known,
@@ -72,6 +72,8 @@ class Listings:
                 listing=msgspec.msgpack.encode(listing),
                 taken_at=listing.taken_at,
             )
+        else:
+            known()  # as fresh as it is
         return kinds
 
 

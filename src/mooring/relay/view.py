@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mooring.access.policy import check
-from mooring.nouns import Era, Listing, Principal, Scope
+from mooring.nouns import Caching, Era, Listing, Principal, Scope
 from mooring.relay.table import Route, Table, literal_prefix
 from mooring.wire import jsonrpc
 
 MISSING_KEY = "mooring/missing"
 """``_meta`` member of a list result: servers of which something is missing in this list, with the reason."""
-_MODERN = b',"resultType":"complete","ttlMs":0,"cacheScope":"private"'
+_MODERN = b',"resultType":"complete","ttlMs":%d,"cacheScope":"%b"}'
+_NOTHING = Caching()
 _LISTS = {
     "tools/list": b"tools",
     "prompts/list": b"prompts",
@@ -39,7 +40,9 @@ class View:
         self.tools = self._listed(table.tools)
         """Those it may list. Calls look in ``table`` and ask the policy for themselves."""
         self.prompts = self._listed(table.prompts)
-        self._ready: dict[tuple[str, Era], bytes] = {}
+        self._parts: dict[str, list[tuple[Caching, float]]] = {}
+        self._ready: dict[tuple[str, Era], tuple[bytes, bytes]] = {}
+        """The newest answer of each kind, and how it ends."""
 
     def _listed(self, routes: Mapping[str, Route]) -> dict[str, Route]:
         return {
@@ -54,21 +57,52 @@ class View:
             return []
         return [route for route in routes if check(self.principal, scope, "", route.variant.id).allowed]
 
-    def listing(self, method: str, era: Era) -> bytes | None:
-        """The raw result of a list method, or None when ``method`` is not one."""
-        ready = self._ready.get((method, era))
-        if ready is not None:
+    def listing(self, method: str, era: Era, now: float = 0.0) -> bytes | None:
+        """The raw result of a list method, or None when ``method`` is not one. ``now``: epoch seconds."""
+        tail = b"}" if era == "legacy" else self._caching(method, now)
+        before, ready = self._ready.get((method, era), (b"", b""))
+        if ready and before == tail:
             return ready
+        body = ready[: -len(before)] if ready else self._body(method)
+        if body is None:
+            return None
+        ready = body + tail
+        self._ready[method, era] = tail, ready
+        return ready
+
+    def _body(self, method: str) -> bytes | None:
         member = _LISTS.get(method)
         if member is None:
             return None
         items = b",".join(route.raw for route in self._routes(method))
-        tail = _MODERN if era == "modern" else b""
+        body = b'{"' + member + b'":[' + items + b"]"
         if missing := {**self.missing, **self._partial(method)}:
             named = [{"server": server, "reason": reason} for server, reason in missing.items()]
-            tail += b',"_meta":' + jsonrpc.text({MISSING_KEY: named})
-        ready = self._ready[method, era] = b'{"' + member + b'":[' + items + b"]" + tail + b"}"
-        return ready
+            body += b',"_meta":' + jsonrpc.text({MISSING_KEY: named})
+        return body
+
+    def _caching(self, method: str, now: float) -> bytes:
+        """The end of a modern list: how long, in milliseconds, and by whom it may be reused. No longer than any server
+        says of its part, no wider than all of them say, and not beyond the key that asks, since every key may see
+        another list. Not at all while servers are missing."""
+        parts = self._parts.get(method)
+        if parts is None:
+            parts = self._parts[method] = self._said(method)
+        left, public = 0.0, False
+        if parts and not self.missing and not self._partial(method):
+            left = min(said.ttl_ms - (now - taken_at) * 1000 if said.ttl_ms else 0 for said, taken_at in parts)
+            public = self.principal.key_id.startswith("anonymous:") and all(said.public for said, _ in parts)
+        return _MODERN % (max(int(left), 0), b"public" if public else b"private")
+
+    def _said(self, method: str) -> list[tuple[Caching, float]]:
+        """What the servers that have such a list say of it, and when they said it."""
+        capability = method.partition("/")[0]
+        listings = (self.listings[mount.variant] for mount in self.mounts if mount.variant in self.listings)
+        return [
+            (listing.caching.get(method, _NOTHING), listing.taken_at)
+            for listing in listings
+            if capability in jsonrpc.fields(listing.facts.capabilities)
+        ]
 
     def _partial(self, method: str) -> dict[str, str]:
         """Servers that did not tell all of one list, with the reason; what stands in for it may be of another day."""
