@@ -168,10 +168,28 @@ def test_a_template_is_found_as_listed_and_by_a_uri_it_covers() -> None:
 
 
 def test_capabilities_are_what_the_servers_said_and_all_while_one_is_unheard() -> None:
-    assert view(a=listing("a", b'{"tools":{}}')).capabilities() == {"tools": {"listChanged": True}}
-    assert set(view().capabilities()) == {"tools", "prompts", "resources", "completions", "logging"}
+    assert view(a=listing("a", b'{"tools":{}}')).capabilities("legacy") == {"tools": {"listChanged": True}}
+    assert set(view().capabilities("modern")) == {"tools", "prompts", "resources", "completions", "logging"}
     unheard = view(missing={"c": "starting"}, a=listing("a", b'{"tools":{}}'))
-    assert set(unheard.capabilities()) == {"tools", "prompts", "resources", "completions", "logging"}
+    assert set(unheard.capabilities("modern")) == {"tools", "prompts", "resources", "completions", "logging"}
+
+
+def test_capabilities_that_nobody_here_knows_are_offered_to_clients_of_the_servers_era() -> None:
+    """R27, A17: those of several servers together; the first one's word counts."""
+    one = b'{"tools":{},"extensions":{"x/y":{"n":1e2},"x/z":{}},"vendor":[1],"tasks":{"list":{},"cancel":{}}}'
+    two = b'{"extensions":{"x/y":{"n":2},"w/w":{}},"experimental":{"e":null},"vendor":[2]}'
+    seen = view(a=listing("a", one), b=listing("b", two))
+    expected = {
+        "tools": {"listChanged": True},
+        "extensions": {"x/y": {"n": 100.0}, "x/z": {}, "w/w": {}},
+        "vendor": [1],
+        "tasks": {"cancel": {}},
+        "experimental": {"e": None},
+    }
+    assert decoded(msgspec.json.encode(seen.capabilities("legacy"))) == expected
+    assert set(seen.capabilities("modern")) == {"tools"}
+    restricted = view(Principal("k", "w", tools=("a_*",)), a=listing("a", one))
+    assert set(restricted.capabilities("legacy")) == {"tools"}
 
 
 def test_a_restricted_key_learns_nothing_of_servers_that_are_not_for_it() -> None:

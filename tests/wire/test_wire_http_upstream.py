@@ -304,12 +304,12 @@ async def test_a_question_within_a_call_is_answered_by_its_caller(bench: Bench) 
         pong = await it.ask("ping", {})
         answer = await it.ask("elicitation/create", {"message": "who?"})
         odd = await it.ask("vendor/ask", {})
-        return {"said": [pong.get("result"), answer.get("result"), odd["error"]["code"]]}
+        return {"said": [pong.get("result"), answer.get("result"), odd.get("result")]}
 
     server.tools["curious"] = curious
     connection, caller = await bench.connect(server, capabilities=b'{"elicitation":{}}'), Ear()
-    assert (await call(connection, "curious", caller))["said"] == [{}, {"action": "accept"}, -32601]
-    assert caller.questions == ["elicitation/create"]
+    assert (await call(connection, "curious", caller))["said"] == [{}, {"action": "accept"}, {"action": "accept"}]
+    assert caller.questions == ["elicitation/create", "vendor/ask"]
     assert bench.listener.questions == []
     assert next(it for it in server.seen if "result" in it.message).headers["mcp-session-id"] == "s1"
 

@@ -13,6 +13,7 @@ from mooring.observe.events import Event, Events
 from mooring.relay import refusals
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, allowed, named
+from mooring.relay.handles import Handles
 from mooring.relay.table import Route
 from mooring.relay.views import Views
 from mooring.wire import jsonrpc
@@ -37,8 +38,9 @@ class _Links(msgspec.Struct):
 class Calls:
     """``tools/call``, ``prompts/get`` and ``completion/complete``."""
 
-    def __init__(self, views: Views, looks: FirstLooks, forward: Forward, events: Events) -> None:
+    def __init__(self, views: Views, looks: FirstLooks, forward: Forward, handles: Handles, events: Events) -> None:
         self._views = views
+        self._handles = handles
         self._looks = looks
         self._forward = forward
         self._events = events
@@ -65,7 +67,9 @@ class Calls:
             if mismatch is not None:
                 return mismatch
         answer = await self._timed(request, route, named(request, parts, "name", route))
-        self._remember_links(request, route, answer)
+        if answer.result is not None:
+            self._remember_links(request, route, answer.result)
+            self._handles.remember(principal, answer.result, route)
         return answer
 
     async def prompt(self, request: Request) -> Answer:
@@ -135,10 +139,9 @@ class Calls:
             )
         return answer
 
-    def _remember_links(self, request: Request, route: Route, answer: Answer) -> None:
+    def _remember_links(self, request: Request, route: Route, result: bytes) -> None:
         """A server may hand out URIs that it never lists; they must be readable afterwards."""
-        result = answer.result
-        if result is None or len(result) > LINK_SCAN_LIMIT or _LINK not in result:
+        if len(result) > LINK_SCAN_LIMIT or _LINK not in result:
             return
         try:
             links = msgspec.json.decode(result, type=_Links).content

@@ -84,8 +84,8 @@ class Forward:
         self._views = views
         self._pool = pool
         self._watching = watching
-        self._scopes: set[str] = set()
-        """Of open sessions that have had instances of their own."""
+        self._own: dict[str, set[InstanceKey]] = {}
+        """Instances that open sessions have had to themselves, by session."""
         self._parked = parked
         self._levels = Levels()
 
@@ -104,6 +104,31 @@ class Forward:
                 raise
         return await self._once(request, route, params)
 
+    async def verbatim(self, request: Request, route: Route) -> Answer | None:
+        """The answer to a method that nobody could translate; None when the server speaks another era than the caller.
+        Raises like calling it."""
+        lease = await self.lease(request, route)
+        try:
+            same = lease.connection.facts.era == request.era
+            return await self.over(request, route, request.params, lease) if same else None
+        finally:
+            lease.release()
+
+    def notify(self, session: Session, only: Route | None, method: str, params: bytes) -> None:
+        """Pass a client's notification on to the running instances that its session has to itself, and to the shared
+        one of ``only``; in the same era, and starting nothing."""
+        keys = set(self._own.get(session.id, ()))
+        if only is not None and only.mount.sharing == "shared":
+            keys.add(self._variant(only).key())
+        for key in keys:
+            instance = self._pool.ready(key)
+            if instance is None:
+                continue
+            lease = instance.lease()
+            if lease.connection.facts.era == session.era:
+                lease.connection.notify(method, params)
+            lease.release()
+
     async def reported(self, request: Request, route: Route, params: bytes) -> Answer:
         """Like calling it, with failures of Mooring as JSON-RPC errors."""
         try:
@@ -120,21 +145,22 @@ class Forward:
         if instance is not None:
             return instance.lease()
         if key.scope.startswith("s:"):
-            self._ends_with(session, key.scope)
+            self._ends_with(session, key)
         demand = None
         if alone(variant, request, self._facts(request, route)):
             listener = SessionListener(key, self._pool, self._watching, session)
             demand = Demand(bridge.capabilities(request), request.era, listener)
         return await self._pool.lease(variant, key, demand)
 
-    def _ends_with(self, session: Session, scope: str) -> None:
+    def _ends_with(self, session: Session, key: InstanceKey) -> None:
         def closed() -> None:
-            self._scopes.discard(scope)
-            self._pool.end_scope(scope)
+            for scope in {key.scope for key in self._own.pop(session.id, ())}:
+                self._pool.end_scope(scope)
 
-        if scope not in self._scopes:
-            self._scopes.add(scope)
+        if session.id not in self._own:
+            self._own[session.id] = set()
             session.on_close.append(closed)
+        self._own[session.id].add(key)
 
     def key(self, request: Request, route: Route) -> InstanceKey:
         """The instance that serves this caller."""

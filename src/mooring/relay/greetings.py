@@ -34,7 +34,7 @@ class Greetings:
         view = self._views.of(request.session.principal)
         result = {
             "protocolVersion": request.version,
-            "capabilities": view.capabilities(),
+            "capabilities": view.capabilities(request.era),
             "serverInfo": self._server_info,
         }
         return _instructed(result, view)
@@ -45,7 +45,7 @@ class Greetings:
         result = {
             "resultType": "complete",
             "supportedVersions": eras.SUPPORTED_VERSIONS,
-            "capabilities": view.capabilities(),
+            "capabilities": view.capabilities(request.era),
             "ttlMs": 0,
             "cacheScope": "private",
             "_meta": {eras.SERVER_INFO_KEY: self._server_info},

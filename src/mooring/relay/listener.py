@@ -47,11 +47,11 @@ class SessionListener(InstanceListener):
         self._session = session
 
     def announced(self, method: str, params: bytes) -> None:
-        """Log messages go to the session, all else where it always goes."""
-        if method == "notifications/message":
-            self._session.send(method, params)
-        else:
+        """Changes go where they always go, all else to the session: log messages, and what nobody knows."""
+        if method.endswith(("/list_changed", "resources/updated")):
             super().announced(method, params)
+        else:
+            self._session.send(method, params)
 
     async def asked(self, method: str, params: bytes) -> Answer:
         """The session answers."""

@@ -28,6 +28,7 @@ MAX_PARKED = 1000
 
 PREFIX = "mooring-parked:"
 """How our handles begin: any other ``requestState`` is a modern server's own and passes unchanged."""
+_ASKED = ("elicitation/create", "sampling/createMessage", "roots/list")
 _STATE = "requestState"
 _RESPONSES = "inputResponses"
 _UNKNOWN = jsonrpc.failure(
@@ -63,7 +64,9 @@ class ParkedCall:
             self.current.heard(method, params)
 
     async def ask(self, method: str, params: bytes) -> Answer:
-        """The server asks: wait for the answer that a retry brings."""
+        """The server asks: wait for the answer that a retry brings. Nothing else can be asked in that way."""
+        if method not in _ASKED:
+            return jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered here")
         self._count += 1
         name = f"q{self._count}"
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -14,9 +14,11 @@ from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
 from mooring.relay.calls import Calls
 from mooring.relay.ending import Ending
+from mooring.relay.extensions import Extensions
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward
 from mooring.relay.greetings import Greetings
+from mooring.relay.handles import Handles
 from mooring.relay.parked import Parked
 from mooring.relay.resources import Resources
 from mooring.relay.subscriptions import Subscriptions
@@ -26,7 +28,8 @@ from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Request, Session
 
-_UNKNOWN_METHOD = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "Mooring does not know this method.")
+_OWN = frozenset(("notifications/initialized", "notifications/progress"))
+"""Notifications that end here: the handshake is Mooring's own, and so are progress tokens."""
 
 
 class Relay:
@@ -48,7 +51,9 @@ class Relay:
         self._events = events
         self._ending = Ending()
         forward = Forward(views, pool, watching, parked)
-        calls = Calls(views, looks, forward, events)
+        handles = Handles()
+        calls = Calls(views, looks, forward, handles, events)
+        self._extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, forward, subscriptions, watching)
         greetings = Greetings(views, looks, version)
         self._methods: dict[str, Callable[[Request], Awaitable[Answer]]] = {
@@ -67,13 +72,16 @@ class Relay:
             "resources/templates/list": greetings.list,
             "ping": greetings.ping,
             "logging/setLevel": greetings.set_level,
+            "tasks/get": extensions.task,
+            "tasks/result": extensions.task,
+            "tasks/update": extensions.task,
+            "tasks/cancel": extensions.task,
+            "tasks/list": extensions.unlisted,
         }
 
     async def handle(self, request: Request) -> Answer:
         """Answer any request. Raises Refused when the caller's workspace is gone."""
-        serve = self._methods.get(request.method)
-        if serve is None:
-            return _UNKNOWN_METHOD
+        serve = self._methods.get(request.method, self._extensions.unknown)
         try:
             return await self._ending.run(request, serve)
         except jsonrpc.BadFrame as error:
@@ -85,7 +93,9 @@ class Relay:
         await self._ending.stop()
 
     def notified(self, session: Session, method: str, params: bytes) -> None:
-        """A client's notification: none that a front does not handle itself has a meaning here."""
+        """A client's notification that its front does not handle itself."""
+        if method not in _OWN:
+            self._extensions.notified(session, method, params)
 
     def opened(self, session: Session) -> None:
         """A session began: it hears list changes until it ends."""

@@ -7,6 +7,9 @@ lookup afterwards. Pure. Called by ``relay.relay``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Raw
 
 from mooring.access.policy import check
 from mooring.nouns import Caching, Era, Listing, Principal, Scope
@@ -17,6 +20,8 @@ MISSING_KEY = "mooring/missing"
 """``_meta`` member of a list result: servers of which something is missing in this list, with the reason."""
 _MODERN = b',"resultType":"complete","ttlMs":%d,"cacheScope":"%b"}'
 _NOTHING = Caching()
+_COLLECTIONS = ("extensions", "experimental")
+"""Capabilities that hold many."""
 _LISTS = {
     "tools/list": b"tools",
     "prompts/list": b"prompts",
@@ -167,13 +172,13 @@ class View:
         ]
         return "\n\n".join(parts)
 
-    def capabilities(self) -> dict[str, dict[str, bool]]:
-        """What this view can do: what its servers said, or all of it while some of them have not been heard yet."""
-        said: set[str] = set()
-        unheard = bool(self.missing) or any(mount.variant not in self.listings for mount in self.mounts)
-        for listing in (self.listings[m.variant] for m in self.mounts if m.variant in self.listings):
-            said.update(jsonrpc.fields(listing.facts.capabilities))
-        offer: dict[str, dict[str, bool]] = {"tools": {"listChanged": True}}
+    def capabilities(self, era: Era) -> dict[str, Any]:
+        """What this view can do: what its servers said, or all of it while some of them have not been heard yet; and
+        what servers of the client's era can do that Mooring does not know, since it passes that on."""
+        heard = [self.listings[mount.variant].facts for mount in self.mounts if mount.variant in self.listings]
+        unheard = bool(self.missing) or len(heard) < len(self.mounts)
+        said = {name for facts in heard for name in jsonrpc.fields(facts.capabilities)}
+        offer: dict[str, Any] = {"tools": {"listChanged": True}}
         if unheard or "prompts" in said:
             offer["prompts"] = {"listChanged": True}
         if unheard or "resources" in said:
@@ -181,4 +186,21 @@ class View:
         for plain in ("completions", "logging"):
             if unheard or plain in said:
                 offer[plain] = {}
+        if not self.principal.tools:
+            for facts in heard:
+                if facts.era == era:
+                    _add_unknown(offer, jsonrpc.fields(facts.capabilities))
         return offer
+
+
+def _add_unknown(offer: dict[str, Any], said: Mapping[str, Raw]) -> None:
+    """Put capabilities that Mooring does not know on offer; those of several servers together, the first one's word
+    counts."""
+    for name, raw in said.items():
+        if name in _COLLECTIONS:
+            for key, value in jsonrpc.fields(raw).items():
+                offer.setdefault(name, {}).setdefault(key, value)
+        elif name == "tasks":
+            offer.setdefault(name, Raw(jsonrpc.replace(raw, list=None)))  # the tasks of others are nobody's business
+        else:
+            offer.setdefault(name, raw)

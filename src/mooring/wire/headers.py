@@ -51,7 +51,14 @@ METHOD = b"mcp-method"
 NAME = b"mcp-name"
 SESSION = b"mcp-session-id"
 
-_NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 _LEGACY = frozenset(version.encode() for version in LEGACY_VERSIONS)
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 _STATUS = {
@@ -175,7 +182,12 @@ def _disagreement(headers: Headers, method: str, parts: _Parts) -> Answer | None
     member = _NAMED_BY.get(method)
     if member is None:
         return None
-    raw = parts.name if member == "name" else parts.uri
+    if member == "taskId":
+        if NAME not in headers:
+            return None  # an extension's rule, which its clients may be older than
+        raw = parts.task
+    else:
+        raw = parts.name if member == "name" else parts.uri
     if isinstance(raw, UnsetType):
         # Nothing to compare without a header either; the handler says what is missing.
         return _mismatch("Mcp-Name", f"params.{member}") if NAME in headers else None
@@ -194,6 +206,7 @@ class _Parts(msgspec.Struct, gc=False):
 
     name: Raw | UnsetType = UNSET
     uri: Raw | UnsetType = UNSET
+    task: Raw | UnsetType = msgspec.field(default=UNSET, name="taskId")
     meta: Raw | UnsetType = msgspec.field(default=UNSET, name="_meta")
 
 
@@ -205,7 +218,8 @@ def _parts(params: bytes) -> _Parts:
         return _decode_parts(params)
     except (msgspec.DecodeError, RecursionError):
         found = fields(params)  # also reads the valid JSON that msgspec rejects
-        return _Parts(found.get("name", UNSET), found.get("uri", UNSET), found.get("_meta", UNSET))
+        members = ("name", "uri", "taskId", "_meta")
+        return _Parts(*(found.get(member, UNSET) for member in members))
 
 
 def _meta(raw: bytes) -> ModernMeta | Answer:

@@ -38,7 +38,7 @@ from mooring.wire.jsonrpc import (
     text,
 )
 from mooring.wire.upstream_handshake import CLIENT_INFO, Handshake, NeedsRespawn
-from mooring.wire.upstream_params import list_filter, own_token, without_tag
+from mooring.wire.upstream_params import OUTSIDE, list_filter, own_token, without_tag
 from mooring.wire.upstream_pipe import Pipe
 
 __all__ = ["NeedsRespawn", "StdioConnection", "connect"]
@@ -54,7 +54,6 @@ CLOSING = 1.0
 
 _LISTEN = "subscriptions/listen"
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_DIALOGUE = frozenset(("roots/list", "sampling/createMessage", "elicitation/create"))
 _log = logging.getLogger(__name__)
 
 Ask = Callable[[str, bytes], Awaitable[Answer]]
@@ -265,8 +264,6 @@ class StdioConnection(Generic[C]):
     def _said(self, method: str, params: bytes) -> None:
         if method == "notifications/progress":
             self._progressed(params)
-        elif method == "notifications/message" and (caller := self._only_caller()) is not None:
-            caller.heard(method, params)
         elif method == "notifications/cancelled":
             if question := self._questions.get(bytes(members(params).get("requestId", EMPTY))):
                 question.cancel()
@@ -275,7 +272,17 @@ class StdioConnection(Generic[C]):
             if request is not None and request.caller is not None:
                 request.caller.heard(method, params)
         else:
-            self._listener.announced(method, without_tag(params))
+            self._told(method, params)
+
+    def _told(self, method: str, params: bytes) -> None:
+        """A log message, or what nobody knows, is the only caller's; all that belongs to a subscription, and changes of
+        lists and resources, are the listener's."""
+        untagged = without_tag(params)
+        caller = None if untagged is not params or method.endswith(OUTSIDE) else self._only_caller()
+        if caller is not None:
+            caller.heard(method, params)
+        else:
+            self._listener.announced(method, untagged)
 
     def _progressed(self, params: bytes) -> None:
         parts = members(params)
@@ -293,7 +300,7 @@ class StdioConnection(Generic[C]):
     def _asked(self, raw_id: bytes, method: str, params: bytes) -> None:
         if method == "ping":
             self._reply(raw_id, Answer(result=EMPTY))
-        elif method not in _DIALOGUE or not self._dialogue:
+        elif not self._dialogue:
             self._reply(raw_id, jsonrpc.failure(METHOD_NOT_FOUND, f"{method} is not offered here"))
         elif raw_id in self._questions or len(self._questions) >= QUESTIONS:
             self._reply(raw_id, jsonrpc.failure(INTERNAL_ERROR, "too many questions at once"))

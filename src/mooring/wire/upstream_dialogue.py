@@ -19,17 +19,15 @@ from msgspec import UNSET
 
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Caller, Listener
-from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, METHOD_NOT_FOUND, Answer, BadFrame, members, text
+from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, Answer, BadFrame, members, text
 from mooring.wire.stdio_upstream import GHOST
-from mooring.wire.upstream_params import without_tag
+from mooring.wire.upstream_params import OUTSIDE, without_tag
 
 QUESTIONS = 100
 """How many requests of one server may wait for their answers; further ones are not heard."""
 CLOSING = 1.0
 """Seconds that questions get to unwind when the conversation is closed."""
 
-_DIALOGUE = frozenset(("roots/list", "sampling/createMessage", "elicitation/create"))
-_OUTSIDE = ("/list_changed", "resources/updated")
 _log = logging.getLogger(__name__)
 
 
@@ -108,7 +106,7 @@ class Dialogue:
         elif method == "notifications/cancelled":
             if found := self._questions.get(bytes(members(params).get("requestId", EMPTY))):
                 found[1].cancel()
-        elif call is None or (method.endswith(_OUTSIDE) and not call.listens):
+        elif call is None or (method.endswith(OUTSIDE) and not call.listens):
             self._listener.announced(method, params)
         elif call.caller is not None:
             call.caller.heard(method, without_tag(params) if call.listens else params)
@@ -131,8 +129,6 @@ class Dialogue:
         ask = self._listener.asked if call is None or call.caller is None else call.caller.ask
         if method == "ping":
             work = self._answer(raw_id, Answer(result=EMPTY))
-        elif method not in _DIALOGUE:
-            work = self._answer(raw_id, jsonrpc.failure(METHOD_NOT_FOUND, f"{method} is not offered here"))
         else:
             work = self._question(raw_id, ask, method, params)
         task = asyncio.get_running_loop().create_task(work)

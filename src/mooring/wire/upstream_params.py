@@ -10,6 +10,8 @@ from mooring.wire.eras import PROTOCOL_VERSION_KEY, SUBSCRIPTION_ID_KEY
 from mooring.wire.headers import encode_value
 from mooring.wire.jsonrpc import EMPTY, fields, members, string
 
+OUTSIDE = ("/list_changed", "resources/updated")
+"""How the names of notifications end that belong to no request."""
 _LISTS = ("tools", "prompts", "resources")
 _NAMED_BY = {
     "tools/call": "name",
