@@ -304,3 +304,41 @@ async def test_a_session_of_its_own_brings_dialogue(start: Start) -> None:
         for it in callers:
             await it.delete()
         await wait_for(lambda: len(server.known) <= 1, 10)
+
+
+async def test_a_legacy_client_that_can_be_asked_meets_a_remote_of_both_eras_in_its_own(start: Start) -> None:
+    """A18, R27: such a server may ask in the legacy way only. Clients that cannot be asked, and modern ones, share."""
+
+    async def curious(it: Exchange, arguments: Any) -> Any:
+        answer = await it.ask("elicitation/create", {"message": "who?"})
+        return {"content": [], "said": answer["result"]}
+
+    async with RawServer("dual") as server, asyncio.timeout(LIMIT):
+        server.tools["curious"] = curious
+        running = await start({"far": {"url": server.url}})
+        modern, plain = await client(running, "modern"), await client(running, "legacy")
+        able = await running.client("w", "legacy", timeout=LIMIT, capabilities={"elicitation": {}})
+        async with modern, plain, able:
+            await able.open()
+            assert (await able.call("far_curious"))["said"] == able.answers["elicitation/create"]
+            for it in (modern, plain):
+                assert (await it.call("far_echo", {"a": 1}))["structuredContent"] == {"a": 1}
+            assert sorted(row.era or "" for row in await running.rows("far")) == ["legacy", "modern"]
+            await able.delete()
+
+        async def ended() -> bool:
+            return [row.era for row in await running.rows("far") if row.state == "ready"] == ["modern"]
+
+        await wait_for(ended, LIMIT)
+
+
+async def test_a_modern_remote_is_offered_the_legacy_era_once(start: Start) -> None:
+    async with RawServer("modern") as server, asyncio.timeout(LIMIT):
+        running = await start({"far": {"url": server.url}})
+        for _ in range(3):
+            it = await running.client("w", "legacy", timeout=LIMIT, capabilities={"elicitation": {}})
+            async with it:
+                await it.open()
+                for number in range(2):
+                    assert (await it.call("far_echo", {"a": number}))["structuredContent"] == {"a": number}
+        assert [each.message.get("method") for each in server.seen].count("initialize") == 1

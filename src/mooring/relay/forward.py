@@ -49,10 +49,11 @@ def scope(route: Route, request: Request, facts: Facts | None) -> str:
 
 def alone(variant: Variant, request: Request, facts: Facts | None) -> bool:
     """Whether the server may ask this caller, who therefore has a conversation with it to itself. A session more costs
-    a legacy remote little, a process more costs much: those do it where the configuration says so."""
+    a legacy remote little, a process more costs much: those do it where the configuration says so. A remote that was
+    listed as modern may speak the other era too: then a legacy client that can be asked meets it there."""
     if variant.dialogue == "session":
         return True
-    if not (_legacy(facts) and isinstance(variant.launch, Remote)):
+    if not isinstance(variant.launch, Remote) or facts is None or "modern" == facts.era == request.era:
         return False
     return not _DIALOGUE.isdisjoint(jsonrpc.fields(bridge.capabilities(request)))
 
@@ -86,6 +87,8 @@ class Forward:
         self._watching = watching
         self._own: dict[str, set[InstanceKey]] = {}
         """Instances that open sessions have had to themselves, by session."""
+        self._modern_only: set[tuple[str, str]] = set()
+        """Remotes that were asked in the legacy era and do not speak it, by variant and digest."""
         self._parked = parked
         self._levels = Levels()
 
@@ -150,7 +153,10 @@ class Forward:
         if alone(variant, request, self._facts(request, route)):
             listener = SessionListener(key, self._pool, self._watching, session)
             demand = Demand(bridge.capabilities(request), request.era, listener)
-        return await self._pool.lease(variant, key, demand)
+        lease = await self._pool.lease(variant, key, demand)
+        if demand is not None and request.era == "legacy" and lease.connection.facts.era == "modern":
+            self._modern_only.add((variant.id, variant.digest))
+        return lease
 
     def _ends_with(self, session: Session, key: InstanceKey) -> None:
         def closed() -> None:
@@ -168,8 +174,11 @@ class Forward:
         return InstanceKey(variant.id, variant.digest, scope(route, request, self._facts(request, route)))
 
     def _facts(self, request: Request, route: Route) -> Facts | None:
-        """What the server said about itself when it was listed."""
-        listing = self._views.of(request.session.principal).listings.get(route.variant.id)
+        """What the server said about itself when it was listed; None for one that nobody need have to himself."""
+        variant = route.variant
+        if request.era == "legacy" and (variant.id, variant.digest) in self._modern_only:
+            return None
+        listing = self._views.of(request.session.principal).listings.get(variant.id)
         return listing.facts if listing else None
 
     async def over(self, request: Request, route: Route, params: bytes, lease: Lease) -> Answer:

@@ -222,16 +222,20 @@ class App:
 
     async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
         """The pool's callback at every ``ready`` and after a list change: ask, keep, tell."""
+        before = self.listings.get(variant)
         listing = await take(
             connection,
             time.time(),
             complete=bridge.own,
-            before=self.listings.get(variant),
+            before=before,
             limit=variant.timeouts.discover * LIST_SHARE,
         )
         listing = msgspec.structs.replace(listing, problems=tuple(map(self._redact, listing.problems)))
         if listing.empty and listing.problems:
             raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
+        if before is not None and key.scope and before.facts.era != connection.facts.era:
+            # One session speaks with it in the other era; what it is to everybody else stays.
+            listing = msgspec.structs.replace(listing, facts=before.facts, caching={})
         kinds = await self.listings.put(variant, listing)
         if variant.digest != self.plan.variants.get(variant.id, variant).digest:
             return  # a definition of yesterday, which only drains
