@@ -28,6 +28,7 @@ class Ear:
     """A caller and a listener that remember what they heard, and answer what they are asked."""
 
     def __init__(self) -> None:
+        self.alone = False
         self.headers: dict[str, str] = {}
         self.said: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.questions: list[str] = []

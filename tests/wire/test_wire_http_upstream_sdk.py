@@ -56,6 +56,7 @@ app.run(sys.argv[1], host="127.0.0.1", port=int(sys.argv[2]), **({"json_response
 
 class Ear:
     def __init__(self) -> None:
+        self.alone = False
         self.headers: dict[str, str] = {}
         self.said: list[tuple[str, Any]] = []
 

@@ -61,6 +61,7 @@ class Ear:
     """A caller and a listener that remember what they heard, and answer what they are asked."""
 
     def __init__(self) -> None:
+        self.alone = False
         self.said: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.questions: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -557,6 +558,29 @@ async def test_a_question_that_fits_no_single_call_goes_to_the_listener(bench: B
     assert (await call(connection, caller=ears[3]))["answer"]["error"]["code"] == -32601
     assert bench.listener.questions.qsize() == 2
     assert all(ear.questions.empty() for ear in ears)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_a_call_left_waiting_for_an_answer_does_not_silence_the_other_calls_of_its_client(
+    bench: Bench, alone: bool
+) -> None:
+    """A18: a server that waits for an answer does not go on; but between clients nothing is guessed."""
+    connection = await bench.connect(
+        "legacy(); first = read(); send(id=1, method='roots/list'); second = read()\n"
+        "note('notifications/message', data='of the second'); send(id=2, method='roots/list')\n"
+        "reply(second, answer=read()); read()"
+    )
+    bench.listener.alone = alone
+    bench.listener.answer.set_result(Answer(result=b'{"nobody":true}'))
+    left, right = Ear(), Ear()
+    right.answer.set_result(Answer(result=b'{"right":true}'))
+    hanging = asyncio.create_task(call(connection, caller=left))
+    assert (await asyncio.wait_for(left.questions.get(), LIMIT))[0] == "roots/list"
+    answer = (await call(connection, caller=right))["answer"]["result"]
+    assert answer == ({"right": True} if alone else {"nobody": True})
+    assert right.said.qsize() == int(alone)
+    assert left.questions.empty()
+    hanging.cancel()
 
 
 async def test_a_question_that_cannot_be_asked_is_answered_with_an_error(bench: Bench) -> None:

@@ -21,6 +21,8 @@ _REFUSED = jsonrpc.failure(
 class InstanceListener:
     """Implements ``wire.connection.Listener`` for an instance that nobody owns alone."""
 
+    alone = False
+
     def __init__(self, key: InstanceKey, pool: Pool, watching: Watching) -> None:
         self._key = key
         self._pool = pool
@@ -41,6 +43,8 @@ class InstanceListener:
 
 class SessionListener(InstanceListener):
     """For an instance that belongs to one caller session: that hears its log messages and answers its questions."""
+
+    alone = True
 
     def __init__(self, key: InstanceKey, pool: Pool, watching: Watching, session: Session) -> None:
         super().__init__(key, pool, watching)

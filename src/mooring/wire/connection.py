@@ -34,6 +34,9 @@ class Caller(Protocol):
 class Listener(Protocol):
     """Where the things go that a server says outside any request."""
 
+    alone: bool
+    """Whether all callers of this conversation are one client."""
+
     def announced(self, method: str, params: bytes) -> None:
         """list_changed, resources/updated, and log messages that belong to no single request."""
         ...

@@ -112,6 +112,8 @@ class _Pending(msgspec.Struct):
     caller: Caller | None = None
     token: bytes | None = None
     """The caller's own progress token, raw; towards the server it is the id."""
+    asking: int = 0
+    """How many of the server's questions seem to be its own, and wait."""
 
 
 class Channel(Protocol):
@@ -278,9 +280,9 @@ class StdioConnection(Generic[C]):
         """A log message, or what nobody knows, is the only caller's; all that belongs to a subscription, and changes of
         lists and resources, are the listener's."""
         untagged = without_tag(params)
-        caller = None if untagged is not params or method.endswith(OUTSIDE) else self._only_caller()
-        if caller is not None:
-            caller.heard(method, params)
+        request = None if untagged is not params or method.endswith(OUTSIDE) else self._only_request()
+        if request is not None and request.caller is not None:
+            request.caller.heard(method, params)
         else:
             self._listener.announced(method, untagged)
 
@@ -305,11 +307,18 @@ class StdioConnection(Generic[C]):
         elif raw_id in self._questions or len(self._questions) >= QUESTIONS:
             self._reply(raw_id, jsonrpc.failure(INTERNAL_ERROR, "too many questions at once"))
         else:
-            caller = self._only_caller()
-            ask = self._listener.asked if caller is None else caller.ask
+            request = self._only_request()
+            ask = self._listener.asked if request is None or request.caller is None else request.caller.ask
             question = asyncio.get_running_loop().create_task(self._question(raw_id, ask, method, params))
             self._questions[raw_id] = question
-            question.add_done_callback(lambda _: self._questions.pop(raw_id, None))
+            if request is not None:
+                request.asking += 1
+            question.add_done_callback(partial(self._settled, raw_id, request))
+
+    def _settled(self, raw_id: bytes, request: _Pending | None, _: asyncio.Task[None]) -> None:
+        self._questions.pop(raw_id, None)
+        if request is not None:
+            request.asking -= 1
 
     async def _question(self, raw_id: bytes, ask: Ask, method: str, params: bytes) -> None:
         try:
@@ -322,10 +331,16 @@ class StdioConnection(Generic[C]):
     def _reply(self, raw_id: bytes, answer: Answer) -> None:
         self.channel.send(jsonrpc.response(raw_id, answer))
 
-    def _only_caller(self) -> Caller | None:
-        """Whom an untagged message is meant for: known only while the server works on exactly one request."""
+    def _only_request(self) -> _Pending | None:
+        """Which request an untagged message is about: known only while the server works on exactly one. Where they are
+        all of one client, those that wait for answers to questions do not count, since a server that waits does not go
+        on: calls that a client has left hanging must not silence its others."""
+        if self._ghosts:
+            return None
         requests = [request for request in self._pending.values() if request.method != _LISTEN]
-        return requests[0].caller if len(requests) == 1 and not self._ghosts else None
+        if len(requests) > 1 and self._listener.alone:
+            requests = [request for request in requests if not request.asking]
+        return requests[0] if len(requests) == 1 else None
 
     async def _listen(self, params: bytes) -> None:
         """Ask a modern server to tell of list changes; its answer means that it will not tell any more."""
