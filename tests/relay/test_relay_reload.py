@@ -248,3 +248,34 @@ def test_kinds_that_differ_are_named() -> None:
     item = (Item("x", b"{}"),)
     assert changed_kinds(None, Listing(FACTS)) == frozenset()
     assert changed_kinds(Listing(FACTS), Listing(FACTS, prompts=item, templates=item)) == {"prompts", "resources"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "b_p"}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "b_p"}, "argument": {}}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "x://{id}"}, "argument": {}}),
+        ("resources/read", {"uri": "x://r"}),
+        ("resources/subscribe", {"uri": "x://r"}),
+    ],
+)
+async def test_prompts_resources_and_completions_wait_for_a_first_look_as_tools_do(method: str, params: Any) -> None:
+    slow = FakeServer("t")
+    slow.items["prompts"] = [{"name": "p"}]
+    slow.items["resources"] = [{"uri": "x://r", "name": "r"}]
+    slow.items["resourceTemplates"] = [{"uriTemplate": "x://{id}", "name": "t"}]
+    slow.starting = asyncio.Event()
+    async with benched({"a": FakeServer("t"), "b": slow}) as bench:
+        session = bench.session()
+        asked = asyncio.create_task(session.do(method, params))
+        await asyncio.sleep(0.01)
+        slow.starting.set()
+        assert await asked == {}
+        assert slow.asked(method)
+
+
+async def test_a_uri_that_nobody_knows_is_named_in_the_refusal() -> None:
+    async with benched({"a": FakeServer("t"), "b": FakeServer("t")}) as bench:
+        refused = await bench.session().do("resources/read", {"uri": "x://none"})
+        assert (refused["code"], refused["data"]) == (-32602, {"uri": "x://none"})

@@ -51,6 +51,7 @@ class _Drained:
 
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self.names: set[str] = set()
         self.problems: list[str] = []
         self.caching: Caching | None = None
         self.failed = False
@@ -168,10 +169,11 @@ def _add(kind: _Kind, raws: list[Raw], drained: _Drained) -> None:
             name = jsonrpc.string(jsonrpc.members(raw).get(kind.name))
         except BadFrame:
             name = None
-        if name:
-            drained.items.append(Item(name, bytes(raw)))
-        else:
+        if not name:
             nameless += 1
+        elif name not in drained.names:  # one that repeats a page, or an item, means the first
+            drained.names.add(name)
+            drained.items.append(Item(name, bytes(raw)))
     if nameless:
         drained.problems.append(f"{kind.method}: {nameless} without a {kind.name}, left out")
 

@@ -19,7 +19,6 @@ LOG_LIMIT = 10 * 1024 * 1024
 """Bytes; a longer log file is put aside as ``<file>.1`` when the daemon starts."""
 
 _LEVELS = {
-    "call.started": logging.DEBUG,
     "call.finished": logging.DEBUG,
     "egress.denied": logging.WARNING,
     "instance.crashed": logging.WARNING,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from mooring.access.policy import check
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.observe.events import Event, Events
-from mooring.relay import refusals
+from mooring.relay import links, refusals
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, allowed, named
 from mooring.relay.handles import Handles
@@ -20,19 +18,6 @@ from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
-
-LINK_SCAN_LIMIT = 1 << 20
-"""Bytes of a tool result that are searched for resource links; larger results are passed on unread."""
-_LINK = b'"resource_link"'
-
-
-class _Link(msgspec.Struct):
-    type: str = ""
-    uri: str = ""
-
-
-class _Links(msgspec.Struct):
-    content: list[_Link] = []
 
 
 class Calls:
@@ -51,7 +36,9 @@ class Calls:
         name = jsonrpc.string(parts.get("name")) or ""
         principal = request.session.principal
         try:
-            route = self._views.of(principal).table.tools.get(name) or await self._unlisted(principal, name)
+            route = self._views.of(principal).table.tools.get(name)
+            if route is None and await self._looked(principal, name):
+                route = self._views.of(principal).table.tools.get(name)
         except MooringError as error:
             return refusals.tool_failure(error, request.era)
         reason = "no such tool"
@@ -68,15 +55,18 @@ class Calls:
                 return mismatch
         answer = await self._timed(request, route, named(request, parts, "name", route))
         if answer.result is not None:
-            self._remember_links(request, route, answer.result)
+            self._views.remember(principal.workspace, links.in_content(answer.result), route.variant.id)
             self._handles.remember(principal, answer.result, route)
         return answer
 
     async def prompt(self, request: Request) -> Answer:
         """Get a prompt."""
         parts = jsonrpc.members(request.params)
-        view = self._views.of(request.session.principal)
-        route = view.table.prompts.get(jsonrpc.string(parts.get("name")) or "")
+        name = jsonrpc.string(parts.get("name")) or ""
+        try:
+            route = await self._prompt(request.session.principal, name)
+        except MooringError as error:
+            return refusals.failure(error)
         if route is None or not allowed(request, route):
             return refusals.unknown("prompt")
         return await self._forward.reported(request, route, named(request, parts, "name", route))
@@ -85,11 +75,14 @@ class Calls:
         """Complete an argument of a prompt or of a resource template."""
         parts = jsonrpc.members(request.params)
         reference = jsonrpc.members(parts.get("ref", jsonrpc.EMPTY))
-        view = self._views.of(request.session.principal)
-        if jsonrpc.string(reference.get("type")) == "ref/prompt":
-            route = view.table.prompts.get(jsonrpc.string(reference.get("name")) or "")
-        else:
-            route = view.template(jsonrpc.string(reference.get("uri")) or "")
+        principal = request.session.principal
+        try:
+            if jsonrpc.string(reference.get("type")) == "ref/prompt":
+                route = await self._prompt(principal, jsonrpc.string(reference.get("name")) or "")
+            else:
+                route = await self._template(principal, jsonrpc.string(reference.get("uri")) or "")
+        except MooringError as error:
+            return refusals.failure(error)
         if route is None or not allowed(request, route):
             return refusals.unknown("prompt or resource")
         params = request.params
@@ -98,9 +91,21 @@ class Calls:
             params = jsonrpc.build({**parts, "ref": renamed})
         return await self._forward.reported(request, route, params)
 
-    async def _unlisted(self, principal: Principal, name: str) -> Route | None:
-        """A client may know a tool from an earlier day, while its server is listed again for the first time or cannot
-        be. Raises what is in the way; None when no such server is behind the name."""
+    async def _prompt(self, principal: Principal, name: str) -> Route | None:
+        route = self._views.of(principal).table.prompts.get(name)
+        if route is None and await self._looked(principal, name):
+            route = self._views.of(principal).table.prompts.get(name)
+        return route
+
+    async def _template(self, principal: Principal, template: str) -> Route | None:
+        view = self._views.of(principal)
+        if view.missing and view.template(template) is None:
+            await self._looks.wait(mount.variant for mount in view.mounts)
+        return self._views.of(principal).template(template)
+
+    async def _looked(self, principal: Principal, name: str) -> bool:
+        """A client may know a tool or prompt from an earlier day, while its server is listed again for the first time
+        or cannot be: wait for that. Raises what is in the way; False when no such server is behind the name."""
         view = self._views.of(principal)
         mounts = [
             mount
@@ -109,9 +114,9 @@ class Calls:
         ]
         mount = max(mounts, key=lambda mount: len(mount.prefix), default=None)
         if mount is None or not check(principal, "call", name, mount.variant).allowed:
-            return None
+            return False
         await self._looks.needed(mount.variant)
-        return self._views.of(principal).table.tools.get(name)
+        return True
 
     async def _timed(self, request: Request, route: Route, params: bytes) -> Answer:
         started, clock = time.time(), time.perf_counter()
@@ -138,14 +143,3 @@ class Calls:
                 Event("call.finished", started, principal.workspace, route.mount.server, route.variant.id, "", data)
             )
         return answer
-
-    def _remember_links(self, request: Request, route: Route, result: bytes) -> None:
-        """A server may hand out URIs that it never lists; they must be readable afterwards."""
-        if len(result) > LINK_SCAN_LIMIT or _LINK not in result:
-            return
-        try:
-            links = msgspec.json.decode(result, type=_Links).content
-        except msgspec.DecodeError:
-            return
-        uris = [link.uri for link in links if link.type == "resource_link" and link.uri]
-        self._views.remember(request.session.principal.workspace, uris, route.variant.id)

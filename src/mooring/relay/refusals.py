@@ -26,9 +26,10 @@ def unknown_tool(era: Era) -> Answer:
                        {"kind": "refused"}, era)  # fmt: skip
 
 
-def unknown(what: str) -> Answer:
-    """One error for a prompt or resource that does not exist and one that is not allowed."""
-    return jsonrpc.failure(jsonrpc.INVALID_PARAMS, f"There is no such {what} here, or this key may not use it.")
+def unknown(what: str, **named: str) -> Answer:
+    """One error for a prompt or resource that does not exist and one that is not allowed; ``named`` is its data."""
+    message = f"There is no such {what} here, or this key may not use it."
+    return jsonrpc.failure(jsonrpc.INVALID_PARAMS, message, named or None)
 
 
 def tool_failure(error: MooringError, era: Era) -> Answer:

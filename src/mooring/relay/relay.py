@@ -54,7 +54,7 @@ class Relay:
         handles = Handles()
         calls = Calls(views, looks, forward, handles, events)
         self._extensions = extensions = Extensions(views, forward, handles)
-        resources = Resources(views, forward, subscriptions, watching)
+        resources = Resources(views, looks, forward, subscriptions, watching)
         greetings = Greetings(views, looks, version)
         self._methods: dict[str, Callable[[Request], Awaitable[Answer]]] = {
             "tools/call": calls.tool,

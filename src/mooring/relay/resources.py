@@ -6,7 +6,8 @@ import asyncio
 
 import msgspec
 
-from mooring.relay import refusals
+from mooring.relay import links, refusals
+from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, allowed
 from mooring.relay.subscriptions import Listen, Subscriptions, Target
 from mooring.relay.table import Route
@@ -23,25 +24,34 @@ _KINDS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourc
 class Resources:
     """``resources/read``, ``subscribe``, ``unsubscribe`` and ``subscriptions/listen``."""
 
-    def __init__(self, views: Views, forward: Forward, subscriptions: Subscriptions, watching: Watching) -> None:
+    def __init__(
+        self, views: Views, looks: FirstLooks, forward: Forward, subscriptions: Subscriptions, watching: Watching
+    ) -> None:
         self._views = views
+        self._looks = looks
         self._forward = forward
         self._subscriptions = subscriptions
         self._watching = watching
 
     async def read(self, request: Request) -> Answer:
         """Read a resource."""
-        route = self._route(request, _uri(request))
+        uri = _uri(request)
+        route = await self._known(request, uri)
         if route is None:
-            return refusals.unknown("resource")
-        return await self._forward.reported(request, route, request.params)
+            return refusals.unknown("resource", uri=uri)
+        answer = await self._forward.reported(request, route, request.params)
+        if answer.result is not None:
+            uris = links.in_contents(answer.result)
+            self._views.remember(request.session.principal.workspace, uris, route.variant.id)
+        return answer
 
     async def subscribe(self, request: Request) -> Answer:
         """A legacy session watches a resource; the instance stays until it stops watching."""
         target = self._subscriptions.target(request.session)
         if request.era == "modern":
             return refusals.LEGACY_ONLY
-        return refusals.unknown("resource") if target is None else await self._watch(request, _uri(request), target)
+        uri = _uri(request)
+        return refusals.unknown("resource", uri=uri) if target is None else await self._watch(request, uri, target)
 
     async def unsubscribe(self, request: Request) -> Answer:
         """A legacy session stops watching."""
@@ -51,7 +61,7 @@ class Resources:
         route = self._route(request, uri)
         target = self._subscriptions.target(request.session)
         if route is None or target is None:
-            return refusals.unknown("resource")
+            return refusals.unknown("resource", uri=uri)
         self._watching.unwatch(self._forward.key(request, route), uri, target)
         return _DONE
 
@@ -75,11 +85,18 @@ class Resources:
         return _DONE
 
     async def _watch(self, request: Request, uri: str, target: Target) -> Answer:
-        route = self._route(request, uri)
+        route = await self._known(request, uri)
         if route is None:
-            return refusals.unknown("resource")
+            return refusals.unknown("resource", uri=uri)
         key = self._forward.key(request, route)
         return await self._watching.watch(key, uri, target, lambda: self._forward.lease(request, route))
+
+    async def _known(self, request: Request, uri: str) -> Route | None:
+        """The route of a URI; where no list names it, servers that are seen for the first time are waited for."""
+        view = self._views.of(request.session.principal)
+        if view.missing and uri not in view.table.resources:
+            await self._looks.wait(mount.variant for mount in view.mounts)
+        return self._route(request, uri)
 
     def _route(self, request: Request, uri: str) -> Route | None:
         principal = request.session.principal

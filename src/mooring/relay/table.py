@@ -103,7 +103,7 @@ def _heard(mounts: Iterable[Mount], listings: Mapping[str, Listing]) -> Iterable
 
 
 def _renamed(mount: Mount, variant: Variant, items: Iterable[Item], rules: tuple[ToolRules, ...]) -> Iterable[Route]:
-    for item in _once(items):
+    for item in items:
         if not offered(item.name, *rules):
             continue
         name = advertised(mount.prefix, item.name)
@@ -137,15 +137,7 @@ def _speaks_http(launch: Launch) -> bool:
 
 
 def _kept(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
-    return (Route(item.name, item.name, mount, variant, item.raw) for item in _once(items))
-
-
-def _once(items: Iterable[Item]) -> Iterable[Item]:
-    """A server may list an item twice, such as one that repeats a cursor: that is no clash, the first counts."""
-    found: dict[str, Item] = {}
-    for item in items:
-        found.setdefault(item.name, item)
-    return found.values()
+    return (Route(item.name, item.name, mount, variant, item.raw) for item in items)
 
 
 def _without_clashes(kind: str, routes: Sequence[Route], problems: list[Problem]) -> dict[str, Route]:
