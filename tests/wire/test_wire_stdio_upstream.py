@@ -560,6 +560,21 @@ async def test_a_question_that_fits_no_single_call_goes_to_the_listener(bench: B
     assert all(ear.questions.empty() for ear in ears)
 
 
+async def test_what_mooring_itself_asks_of_a_server_does_not_hide_whose_a_question_is(bench: Bench) -> None:
+    """A18: a server is listed at its start, just when its first caller calls."""
+    connection = await bench.connect(
+        "legacy(); listing = read(); request = read(); send(id=1, method='roots/list')\n"
+        "reply(request, answer=read()); reply(listing); read()"
+    )
+    caller = Ear()
+    caller.answer.set_result(Answer(result=b'{"roots":[]}'))
+    listing = asyncio.create_task(connection.request("tools/list", b"{}"))
+    await asyncio.sleep(0)
+    assert (await call(connection, caller=caller))["answer"]["result"] == {"roots": []}
+    await listing
+    assert bench.listener.questions.empty()
+
+
 @pytest.mark.parametrize("alone", [True, False])
 async def test_a_call_left_waiting_for_an_answer_does_not_silence_the_other_calls_of_its_client(
     bench: Bench, alone: bool

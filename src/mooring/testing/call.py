@@ -54,13 +54,14 @@ class Call:
         """Report progress, if the client asked for it."""
         if "progressToken" in self.meta:
             token = self.meta["progressToken"]
-            self.server.notify("notifications/progress", {"progressToken": token, "progress": done, "total": total})
+            params = {"progressToken": token, "progress": done, "total": total}
+            self.server.notify("notifications/progress", params, self.id)
 
     def log(self, level: str, data: Any) -> None:
         """Send a log message, if the client wants that level (modern: only if the request names one)."""
         wanted = self.meta.get(META + "logLevel") if self.era == "modern" else self.server.log_level
         if wanted is not None and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
-            self.server.notify("notifications/message", {"level": level, "logger": "echo", "data": data})
+            self.server.notify("notifications/message", {"level": level, "logger": "echo", "data": data}, self.id)
 
     def ask(self, capability: str, method: str, params: JSON) -> JSON:
         """Ask the client something: a request (legacy), or an input round (modern). Raises RpcError when the client

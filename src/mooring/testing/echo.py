@@ -1,7 +1,8 @@
 """``python -m mooring.testing.echo``: an MCP server on stdio that behaves, or misbehaves, as its flags say.
 
 Raw: no SDK, no asyncio, standard library only, so that it starts in a few hundredths of a second and does exactly
-what is written here. ``docs/testing.md`` lists flags and tools. It ends with its stdin, unless told otherwise.
+what is written here. ``docs/testing.md`` lists flags and tools. It ends with its stdin, unless told otherwise; with
+``--http`` or ``--sse`` it is a server on HTTP instead (``mooring.testing.echo_http``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Output:
         self._dirt = dirt
         self._lock = threading.Lock()
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, about: object = None) -> None:
         """Write a line; the empty text stands for the dirt that the flags ask for."""
         left = memoryview(text.encode() + b"\n" if text else self._dirt)
         with self._lock:
@@ -74,6 +75,11 @@ def main() -> None:
     flags = parser().parse_args()
     output = Output((GARBAGE if flags.garbage else b"") + (NOT_UTF8 if flags.non_utf8 else b""))
     _prepare(flags)
+    if flags.http is not None or flags.sse is not None:
+        from mooring.testing.echo_http import serve
+
+        serve(flags)
+        return
     output.write("")
     with suppress(BrokenPipeError, KeyboardInterrupt):
         _serve(Server(flags, output.write))

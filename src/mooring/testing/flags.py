@@ -21,6 +21,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="dual: the first request decides; the other era gets -32022 from then on",
     )
+    add("--http", type=int, metavar="PORT", help="streamable HTTP at /mcp of 127.0.0.1; 0 is any free port")
+    add("--sse", type=int, metavar="PORT", help="the old HTTP+SSE transport at /sse; legacy only")
     add("--name", default="echo", help="the name it reports as serverInfo")
     add("--instructions", default="", help="the instructions it reports")
     add("--without", action="append", default=[], choices=CAPABILITIES, help="a capability it does not have; repeats")

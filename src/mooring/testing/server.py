@@ -10,7 +10,7 @@ import json
 import threading
 from argparse import Namespace
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from mooring.testing import content, tools
 from mooring.testing.call import LOG_LEVELS, META, Call, Cancelled, InputRequired
@@ -41,10 +41,16 @@ CACHEABLE = (
 Answer = JSON | Raw
 
 
-class Server:
-    """One conversation on one pair of pipes."""
+class Write(Protocol):
+    """Takes one message as text; ``about`` is the id of the request it belongs to. The empty text stands for dirt."""
 
-    def __init__(self, flags: Namespace, write: Callable[[str], None]) -> None:
+    def __call__(self, text: str, about: Any = None) -> None: ...
+
+
+class Server:
+    """One conversation."""
+
+    def __init__(self, flags: Namespace, write: Write) -> None:
         self.flags = flags
         self.write = write
         self.counter = 0
@@ -76,16 +82,16 @@ class Server:
             return self._send_error(None, RpcError(INVALID_REQUEST, "not a JSON-RPC message"))
         return self._take(message, text)  # pyright: ignore[reportUnknownArgumentType]
 
-    def notify(self, method: str, params: JSON) -> None:
-        """Send a notification."""
-        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+    def notify(self, method: str, params: JSON, about: Any = None) -> None:
+        """Send a notification; ``about``: the id of the request that it belongs to."""
+        self.write(encode({"jsonrpc": "2.0", "method": method, "params": params}), about)
 
     def ask(self, call: Call, method: str, params: JSON) -> JSON:
         """Send a request to the client and wait for its result (legacy). Raises RpcError, Cancelled."""
         question = f"ask-{len(self.seen)}-{call.id}"
         with self._lock:
             self._questions[question] = call
-        self._send({"jsonrpc": "2.0", "id": question, "method": method, "params": params})
+        self.write(encode({"jsonrpc": "2.0", "id": question, "method": method, "params": params}), call.id)
         call.wait()
         if "error" in call.reply:
             error = call.reply["error"]
@@ -98,7 +104,7 @@ class Server:
             self.notify(f"notifications/{kind}/list_changed", {})
         for listen, wanted in self._listening.items():
             if wanted.get(f"{kind}ListChanged"):
-                self.notify(f"notifications/{kind}/list_changed", _tagged(listen))
+                self.notify(f"notifications/{kind}/list_changed", _tagged(listen), listen)
 
     def resource_updated(self, uri: str) -> None:
         """Announce an updated resource to those who subscribed to it."""
@@ -106,7 +112,7 @@ class Server:
             self.notify("notifications/resources/updated", {"uri": uri})
         for listen, wanted in self._listening.items():
             if uri in wanted.get("resourceSubscriptions", ()):
-                self.notify("notifications/resources/updated", {"uri": uri, **_tagged(listen)})
+                self.notify("notifications/resources/updated", {"uri": uri, **_tagged(listen)}, listen)
 
     def _take(self, message: JSON, text: str) -> None:
         method = message.get("method")
@@ -245,7 +251,8 @@ class Server:
     def _listen(self, call: Call) -> None:
         wanted: JSON = call.params.get("notifications", {})
         honoured = {key: value for key, value in wanted.items() if self._honours(key)}
-        self.notify("notifications/subscriptions/acknowledged", {"notifications": honoured, **_tagged(call.id)})
+        acknowledged = {"notifications": honoured, **_tagged(call.id)}
+        self.notify("notifications/subscriptions/acknowledged", acknowledged, call.id)
         self._listening[call.id] = honoured
 
     def _honours(self, key: str) -> bool:
@@ -275,7 +282,7 @@ class Server:
         if call.era == "modern":
             text = self._modern(call, text, answer)
         if self._running.pop(call.id, None) is call:
-            self._put(f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{text}}}')
+            self._put(f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{text}}}', call.id)
 
     def _modern(self, call: Call, text: str, answer: Answer) -> str:
         head: JSON = {} if isinstance(answer, dict) and "resultType" in answer else {"resultType": "complete"}
@@ -285,16 +292,13 @@ class Server:
 
     def _send_error(self, raw_id: Any, error: RpcError, call: Call | None = None) -> None:
         if call is None or self._running.pop(call.id, None) is call:
-            self._put(encode({"jsonrpc": "2.0", "id": raw_id, "error": error.body()}))
+            self._put(encode({"jsonrpc": "2.0", "id": raw_id, "error": error.body()}), raw_id)
 
-    def _send(self, message: JSON) -> None:
-        self.write(encode(message))
-
-    def _put(self, text: str) -> None:
+    def _put(self, text: str, about: Any) -> None:
         """An answer, with the dirt that the flags ask for before it."""
         if self.flags.garbage or self.flags.non_utf8:
             self.write("")
-        self.write(text)
+        self.write(text, about)
 
 
 def _tagged(listen: Any) -> JSON:

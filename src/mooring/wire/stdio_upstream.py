@@ -332,12 +332,13 @@ class StdioConnection(Generic[C]):
         self.channel.send(jsonrpc.response(raw_id, answer))
 
     def _only_request(self) -> _Pending | None:
-        """Which request an untagged message is about: known only while the server works on exactly one. Where they are
-        all of one client, those that wait for answers to questions do not count, since a server that waits does not go
-        on: calls that a client has left hanging must not silence its others."""
+        """Which request an untagged message is about: known only while the server works on exactly one, besides what
+        Mooring itself asks of it (lists, pings). Where they are all of one client, those that wait for answers to
+        questions do not count, since a server that waits does not go on: calls that a client has left hanging must not
+        silence its others."""
         if self._ghosts:
             return None
-        requests = [request for request in self._pending.values() if request.method != _LISTEN]
+        requests = [each for each in self._pending.values() if each.caller is not None and each.method != _LISTEN]
         if len(requests) > 1 and self._listener.alone:
             requests = [request for request in requests if not request.asking]
         return requests[0] if len(requests) == 1 else None
