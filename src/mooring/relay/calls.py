@@ -8,7 +8,7 @@ from mooring.access.policy import check
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.observe.events import Event, Events
-from mooring.relay import links, refusals
+from mooring.relay import handles, links, refusals
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, allowed, named
 from mooring.relay.handles import Handles
@@ -23,9 +23,9 @@ from mooring.wire.session import Request
 class Calls:
     """``tools/call``, ``prompts/get`` and ``completion/complete``."""
 
-    def __init__(self, views: Views, looks: FirstLooks, forward: Forward, handles: Handles, events: Events) -> None:
+    def __init__(self, views: Views, looks: FirstLooks, forward: Forward, given: Handles, events: Events) -> None:
         self._views = views
-        self._handles = handles
+        self._handles = given
         self._looks = looks
         self._forward = forward
         self._events = events
@@ -55,8 +55,7 @@ class Calls:
                 return mismatch
         answer = await self._timed(request, route, named(request, parts, "name", route))
         if answer.result is not None:
-            self._views.remember(principal.workspace, links.in_content(answer.result), route.variant.id)
-            self._handles.remember(principal, answer.result, route)
+            self._learn(principal, answer.result, route)
         return answer
 
     async def prompt(self, request: Request) -> Answer:
@@ -90,6 +89,13 @@ class Calls:
             renamed = jsonrpc.build({**reference, "name": jsonrpc.text(route.upstream)})
             params = jsonrpc.build({**parts, "ref": renamed})
         return await self._forward.reported(request, route, params)
+
+    def _learn(self, principal: Principal, result: bytes, route: Route) -> None:
+        """Keep what a result hands out that later requests name: URIs and tasks."""
+        if uris := links.in_content(result):
+            self._views.remember(principal.workspace, uris, route.variant.id)
+        if len(result) <= handles.SCAN_LIMIT and handles.SIGN in result:
+            self._handles.remember(principal, result, route)
 
     async def _prompt(self, principal: Principal, name: str) -> Route | None:
         route = self._views.of(principal).table.prompts.get(name)

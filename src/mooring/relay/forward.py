@@ -176,7 +176,7 @@ class Forward:
     def _facts(self, request: Request, route: Route) -> Facts | None:
         """What the server said about itself when it was listed; None for one that nobody need have to himself."""
         variant = route.variant
-        if request.era == "legacy" and (variant.id, variant.digest) in self._modern_only:
+        if self._modern_only and request.era == "legacy" and (variant.id, variant.digest) in self._modern_only:
             return None
         listing = self._views.of(request.session.principal).listings.get(variant.id)
         return listing.facts if listing else None

@@ -18,12 +18,13 @@ REMEMBERED = 10_000
 """Handles kept for everybody together; beyond it the longest unused goes."""
 SCAN_LIMIT = 1 << 16
 """Bytes of a result that may be a handle; larger ones are something else."""
-_ID = b'"taskId"'
+SIGN = b'"taskId"'
+"""What a result without a handle hardly holds."""
 
 
 def handle_in(result: bytes) -> str | None:
     """The id of the task that a result hands out: modern at its top, legacy in its member ``task``."""
-    if len(result) > SCAN_LIMIT or _ID not in result:
+    if len(result) > SCAN_LIMIT or SIGN not in result:
         return None
     parts = jsonrpc.fields(result)
     if jsonrpc.string(parts.get("resultType")) == "task":

@@ -11,7 +11,7 @@ import msgspec
 SCAN_LIMIT = 1 << 20
 """Bytes of a result that is searched; larger ones are passed on unread."""
 _URI = b'"uri"'
-_SIGNS = (b'"resource_link"', b'"resource"')
+_LINK, _RESOURCE = b'"resource_link"', b'"resource"'
 
 
 class _Embedded(msgspec.Struct):
@@ -34,7 +34,7 @@ class _Contents(msgspec.Struct):
 
 def in_content(result: bytes) -> list[str]:
     """Those in the result of a tool: links, and resources that are part of it."""
-    if len(result) > SCAN_LIMIT or not any(sign in result for sign in _SIGNS):
+    if len(result) > SCAN_LIMIT or not (_LINK in result or _RESOURCE in result):
         return []
     try:
         blocks = msgspec.json.decode(result, type=_Content).content

@@ -40,8 +40,7 @@ class Resources:
         if route is None:
             return refusals.unknown("resource", uri=uri)
         answer = await self._forward.reported(request, route, request.params)
-        if answer.result is not None:
-            uris = links.in_contents(answer.result)
+        if answer.result is not None and (uris := links.in_contents(answer.result)):
             self._views.remember(request.session.principal.workspace, uris, route.variant.id)
         return answer
 
