@@ -102,7 +102,7 @@ class Server:
         """Announce a changed list in every way the client asked for. ``kind``: tools, prompts or resources."""
         if self.initialized:
             self.notify(f"notifications/{kind}/list_changed", {})
-        for listen, wanted in self._listening.items():
+        for listen, wanted in tuple(self._listening.items()):
             if wanted.get(f"{kind}ListChanged"):
                 self.notify(f"notifications/{kind}/list_changed", _tagged(listen), listen)
 
@@ -110,7 +110,7 @@ class Server:
         """Announce an updated resource to those who subscribed to it."""
         if uri in self._subscribed:
             self.notify("notifications/resources/updated", {"uri": uri})
-        for listen, wanted in self._listening.items():
+        for listen, wanted in tuple(self._listening.items()):
             if uri in wanted.get("resourceSubscriptions", ()):
                 self.notify("notifications/resources/updated", {"uri": uri, **_tagged(listen)}, listen)
 
