@@ -96,8 +96,9 @@ async def running(home: Path) -> AsyncGenerator[Daemon]:
         for era in ERAS:
             servers[f"{era}-stdio"] = servers[f"{era}-stdio-cancel"] = server("--era", era, *FLAGS)
             servers[f"{era}-stdio-own"] = server("--era", era, dialogue="session")
-            url = await stack.enter_async_context(listening("--era", era, "--http", "0", *FLAGS))
-            servers[f"{era}-http"] = servers[f"{era}-http-cancel"] = {"url": url}
+            for name in (f"{era}-http", f"{era}-http-cancel"):  # the echo server has one client
+                url = await stack.enter_async_context(listening("--era", era, "--http", "0", *FLAGS))
+                servers[name] = {"url": url}
         url = await stack.enter_async_context(listening("--era", "legacy", "--sse", "0", *FLAGS))
         servers["legacy-sse"] = servers["legacy-sse-cancel"] = {"url": url, "transport": "sse"}
         workspaces = {name: {"mcp_servers": [name], "prefix": ""} for name in servers}
