@@ -18,7 +18,7 @@ QUEUE = 8 * 1024 * 1024
 """Bytes that may wait for a server that does not read; beyond it nothing more is taken."""
 EXIT_REPORT = 0.1
 """Seconds that a closed pipe waits for the report of the exit which usually explains it. The report comes within a
-millisecond; on a busy machine it may take longer. Only a server that closes its output and lives on makes anybody wait."""
+millisecond, on a busy machine later. Only a server that closes its output and lives on makes anybody wait."""
 _CHUNK = 65536
 _PIPE_CHUNKS = 16  # a pipe holds 1 MiB at most
 
