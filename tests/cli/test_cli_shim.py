@@ -60,7 +60,7 @@ class Daemon:
         writer.write(self.answer)
         loop = asyncio.get_running_loop()
 
-        def write(text: str) -> None:
+        def write(text: str, about: object = None) -> None:
             with suppress(RuntimeError):  # the test is over, and its loop is closed
                 loop.call_soon_threadsafe(writer.write, text.encode() + b"\n")
 
