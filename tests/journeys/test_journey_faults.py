@@ -327,6 +327,9 @@ async def test_a_storm_of_reloads_leaves_what_did_not_change_alone(start: Start,
     steady = {"steady": server(), "calm": server("--era", "legacy")}
     daemon = await start(steady)
     file = daemon.home / "mooring.toml"
+    async with asyncio.timeout(20):  # on a busy machine a first look may take longer than a call waits for it
+        while not {row.name for row in await daemon.mooring.tool_rows("w")} >= {"steady_pid", "calm_pid"}:
+            await asyncio.sleep(0.05)
     stop = asyncio.Event()
     pids: dict[str, set[str]] = {name: set() for name in steady}
 
