@@ -5,7 +5,7 @@
       Refused             not allowed, or not there: one text for both (403)
       Unauthenticated     no key, or not a valid one (401)
       Unavailable         a server cannot serve now (503)
-        StartFailed  Crashed  BackingOff  Busy  Disabled  NoLauncher
+        StartFailed  PullFailed  Crashed  BackingOff  Busy  Disabled  NoLauncher
       TimedOut            a step or a call took longer than its limit (504)
       UpstreamProtocol    a server broke the protocol (502)
       LaunchMissing       a program that launching needs is not installed (exit 4)
@@ -92,8 +92,8 @@ class Unavailable(MooringError):
         retry_at: float | None = None,
         **details: Any,
     ) -> None:
-        """``phase`` is the step that failed (look-up, start, initialize, discover, call, close); ``stderr`` the last
-        lines the server wrote there; ``retry_at`` the epoch second of the next allowed start."""
+        """``phase`` is the step that failed (look-up, pull, build, start, initialize, discover, call, close);
+        ``stderr`` the last lines the server wrote there; ``retry_at`` the epoch second of the next allowed start."""
         super().__init__(message, server=server, phase=phase, stderr=stderr, retry_at=retry_at, **details)
 
 
@@ -101,6 +101,12 @@ class StartFailed(Unavailable):
     """The server did not start."""
 
     kind = "start_failed"
+
+
+class PullFailed(StartFailed):
+    """The image of the server could not be had."""
+
+    kind = "pull_failed"
 
 
 class Crashed(Unavailable):

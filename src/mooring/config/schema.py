@@ -103,12 +103,12 @@ class Tools(Table, frozen=True, kw_only=True):
 class Limits(Table, frozen=True, kw_only=True):
     """What a container may use."""
 
-    memory: str = ""
-    """Such as `512m` or `1g`; empty: no limit."""
-    pids: Count = 0
-    """Processes; 0: no limit."""
-    cpus: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    """Processors; 0: no limit."""
+    memory: Memory = "1g"
+    """Such as `512m` or `2g`, swap included; empty: no limit."""
+    pids: Count = 256
+    """Processes and threads; 0: no limit."""
+    cpus: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    """Processors, once the server answers: while it starts it may use all. 0: no limit."""
 
 
 class Server(Table, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
@@ -73,7 +73,9 @@ class Launched(Protocol):
     def pid(self) -> int | None: ...
 
     @property
-    def container(self) -> str | None: ...
+    def container(self) -> str | None:
+        """Engine and name, such as ``podman:mooring-mcp-time-0a1b2c3d4e5f``; None for what is no container."""
+        ...
 
     @property
     def stderr(self) -> Tail: ...
@@ -86,6 +88,26 @@ class Launched(Protocol):
 
     def signal(self, number: int) -> None:
         """Send a signal to the server's process group, if there is one."""
+        ...
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """A ``Launched`` that wants to know when its server is ready, to let go of what was for the start only."""
+
+    def answered(self) -> None:
+        """The server speaks MCP now."""
+        ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    """A launcher whose servers need something that takes long to get, such as an image."""
+
+    async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
+        """Get it; called before each ``launch``, in the same task. ``phase`` is told the name of a slow step (pull,
+        build, resolve), which has a limit of its own; ``said`` hears each line of progress. Raises Unavailable and
+        LaunchMissing."""
         ...
 
 

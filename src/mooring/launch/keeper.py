@@ -2,14 +2,16 @@
 
 Started by ``launch.start`` as ``python -I -S keeper.py`` with one end of a socket pair as descriptor 3; ``launch.kept``
 holds the other end. It forks servers, reports their exits, signals them, ends them; when the socket ends (the daemon is
-gone, however) it kills every descendant and exits. It never reads what servers say, keeps nothing on disk and decides
-nothing: when to start and to stop is the daemon's business.
+gone, however) it kills every descendant, has the container engines remove what they run for the daemon, and exits. It
+never reads what servers say, keeps nothing on disk and decides nothing: when to start and to stop is the daemon's
+business.
 
 The conversation is frames (see ``pack``) of tuples. ``mark`` is the daemon's random number for one server:
 
-    to the keeper     ("spawn", mark, argv, env, cwd) with stdin, stdout, stderr by SCM_RIGHTS
+    to the keeper     ("spawn", mark, argv, env, cwd, count) with ``count`` descriptors by SCM_RIGHTS, from stdin on
                       ("signal", mark, number)          to the process group
-                      ("end", mark, grace)              SIGTERM to all of it, SIGKILL after ``grace`` seconds
+                      ("end", mark, grace, ask)         SIGTERM to all of it if ``ask``, SIGKILL after ``grace`` seconds
+                      ("farewell", key, commands)       what to run when the daemon is gone (see ``Farewell``); or None
     to the daemon     ("spawned", mark, pid, errno, step), step is "cwd" or "exec"
                       ("exited", mark, code)            negative: by that signal
                       ("ended", mark, survivors)        nothing of it is alive, unless it could not be killed
@@ -45,6 +47,12 @@ DYING = 2.0
 GRACE_TICK = 0.05
 KILL_TICK = 0.01
 """Seconds between two looks at servers that are ending; their own children's ends wake nobody here."""
+FAREWELL = 30.0
+"""Seconds that the engines get to remove the containers of a daemon that is gone."""
+AGAIN = 0.1
+LAST_LOOK = 1.0
+"""Seconds until an engine is asked again: after it removed something or failed; and once more after it had nothing
+left, because a start that was under way may still become a container."""
 RLIMIT_LOCKS = 10
 
 
@@ -172,6 +180,49 @@ class Server:
         kill(outside, number)
 
 
+class Farewell:
+    """How one engine removes what it runs for the daemon. ``listing`` prints one id a line, ``removal`` takes them."""
+
+    def __init__(self, listing: tuple[bytes, ...], removal: tuple[bytes, ...], env: dict[bytes, bytes]) -> None:
+        self._listing = listing
+        self._removal = removal
+        self._env = env
+        self._empty = 0
+        self.again_at = 0.0
+
+    def done(self) -> bool:
+        """Look once, and remove what is there; True when nothing is left for good."""
+        listed = run_to_end(self._listing, self._env)
+        found = [] if listed is None else listed.split()
+        if found:
+            run_to_end((*self._removal, *found), self._env)
+        self._empty = 0 if found or listed is None else self._empty + 1
+        self.again_at = time.monotonic() + (LAST_LOOK if self._empty else AGAIN)
+        return self._empty > 1
+
+
+def run_to_end(argv: "tuple[bytes, ...]", env: "dict[bytes, bytes]") -> "bytes | None":
+    """What a program prints; None when it fails or is slow, in which case it is killed."""
+    output, theirs = os.pipe()
+    actions = [(os.POSIX_SPAWN_DUP2, theirs, 1)]
+    printed, give_up_at = bytearray(), time.monotonic() + FAREWELL
+    try:
+        pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, setsid=True)
+    except OSError:
+        os.close(output)
+        return None
+    finally:
+        os.close(theirs)
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    while poll.poll(1000 * max(0.0, give_up_at - time.monotonic())) and (data := os.read(output, 65536)):
+        printed += data
+    os.close(output)
+    if time.monotonic() >= give_up_at:
+        kill([pid])
+    return bytes(printed) if os.waitpid(pid, 0)[1] == 0 else None
+
+
 def _group(pid: int) -> int:
     try:
         return os.getpgid(pid)
@@ -186,6 +237,7 @@ class Keeper:
         self.channel = channel
         self.servers: dict[int, Server] = {}
         self.ending: dict[int, Server] = {}
+        self.farewells: dict[int, Farewell] = {}
         self._incoming = bytearray()
         self._received: list[int] = []  # descriptors whose frame is not complete yet
         self._limits = resource.getrlimit(RLIMIT_LOCKS) if MARKS else (0, 0)
@@ -204,12 +256,16 @@ class Keeper:
                 self._spawn(mark, *rest)
             elif verb == "end":
                 self._end(mark, *rest)
+            elif verb == "farewell":
+                self.farewells.pop(mark, None)
+                if rest[0] is not None:
+                    self.farewells[mark] = Farewell(*rest[0])
             elif mark in self.servers:
                 self.servers[mark].signal_group(*rest)
         return bool(data)
 
-    def _spawn(self, mark: int, argv: tuple[bytes, ...], env: dict[bytes, bytes], cwd: bytes) -> None:
-        stdio, self._received = self._received[:3], self._received[3:]
+    def _spawn(self, mark: int, argv: tuple[bytes, ...], env: dict[bytes, bytes], cwd: bytes, count: int) -> None:
+        stdio, self._received = self._received[:count], self._received[count:]
         pid, error, step = 0, 0, "cwd"
         try:
             os.chdir(cwd)
@@ -238,14 +294,14 @@ class Keeper:
             if MARKS:
                 resource.setrlimit(RLIMIT_LOCKS, self._limits)
 
-    def _end(self, mark: int, grace: float) -> None:
+    def _end(self, mark: int, grace: float, ask: bool) -> None:
         server = self.servers.get(mark)
         if server is None:
             self._send("ended", mark, 0)
             return
         server.kill_at = time.monotonic() + grace
         server.give_up_at = server.kill_at + DYING
-        if grace:
+        if grace and ask:
             server.signal_all(members({mark: server.pid})[mark], signal.SIGTERM)
         self.ending[mark] = server
 
@@ -300,6 +356,14 @@ class Keeper:
             kill(victims)
             time.sleep(KILL_TICK / 2)
 
+    def say_farewell(self) -> None:
+        """Have the engines remove what they run for the daemon; bounded by ``FAREWELL``."""
+        give_up_at = time.monotonic() + FAREWELL
+        left = list(self.farewells.values())
+        while left and time.monotonic() < give_up_at:
+            left = [one for one in left if time.monotonic() < one.again_at or not one.done()]
+            time.sleep(KILL_TICK)
+
 
 def _nothing(number: int, frame: object) -> None:
     pass
@@ -329,6 +393,7 @@ def run(channel: "socket.socket") -> None:
         return
     finally:
         keeper.end_everything()
+        keeper.say_farewell()
 
 
 def main() -> None:

@@ -68,11 +68,12 @@ class Kept:
         if not self.exited.done():
             self._channel.send(("signal", self._mark, int(number)))
 
-    async def end(self, grace: float) -> None:
-        """End it and all its descendants: SIGTERM, ``grace`` seconds, SIGKILL. Bounded; may be called again."""
+    async def end(self, grace: float, ask: bool = True) -> None:
+        """End it and all its descendants: SIGTERM (unless not to ``ask``), ``grace`` seconds, SIGKILL. Bounded; may be
+        called again."""
         if not self._ending:
             self._ending = True
-            self._channel.send(("end", self._mark, grace))
+            self._channel.send(("end", self._mark, grace, ask))
         await asyncio.wait((self.ended,), timeout=grace + LAST_WORD)
         if not self.ended.done():
             self._channel.lose("does not answer")
@@ -97,19 +98,22 @@ class Channel:
         self._socket.setblocking(False)
         self._loop.add_reader(self._socket, self._read)
 
-    async def spawn(self, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes) -> Kept | None:
+    async def spawn(
+        self, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes, more: Sequence[int]
+    ) -> Kept | None:
         """One process, or None when the keeper died meanwhile; whatever was begun is undone then."""
         ours, theirs = _pipes()
+        theirs += map(os.dup, more)
         mark = int.from_bytes(os.urandom(7), "big") | 1
         kept = self._kept[mark] = Kept(self, mark)
-        self.send(("spawn", mark, tuple(argv), dict(env), cwd), theirs)
+        self.send(("spawn", mark, tuple(argv), dict(env), cwd, len(theirs)), theirs)
         try:
             async with asyncio.timeout(SPAWN_LIMIT):
                 answer = await kept.spawned
             if answer is not None and answer[1]:
                 raise OSError(answer[1], os.strerror(answer[1]), os.fsdecode(cwd if answer[2] == "cwd" else argv[0]))
         except BaseException:
-            self.send(("end", mark, 0.0))
+            self.send(("end", mark, 0.0, False))
             _close(ours)
             raise
         if answer is None:
@@ -225,6 +229,7 @@ class Keeper:
         self._started = started
         self._channel: Channel
         self._heir = False
+        self._farewells: dict[int, tuple[object, ...]] = {}
 
     async def __aenter__(self) -> Self:
         self._channel = Channel(self._started or start_keeper())
@@ -238,8 +243,20 @@ class Keeper:
         """The keeper's process id."""
         return self._channel.pid
 
-    async def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Kept:
+    def farewell(self, key: int, listing: Sequence[str], removal: Sequence[str], env: Mapping[str, str]) -> None:
+        """From now until ``forget(key)``: should this process die, what ``listing`` prints is given to ``removal``."""
+        variables = {_encode(name): _encode(value) for name, value in env.items()}
+        self._farewells[key] = (tuple(map(_encode, listing)), tuple(map(_encode, removal)), variables)
+        self._channel.send(("farewell", key, self._farewells[key]))
+
+    def forget(self, key: int) -> None:
+        """Nothing is to be removed any more."""
+        if self._farewells.pop(key, None):
+            self._channel.send(("farewell", key, None))
+
+    async def spawn(self, argv: Sequence[str], env: Mapping[str, str], cwd: str, more: Sequence[int] = ()) -> Kept:
         """Start ``argv[0]`` (an absolute path) with exactly ``env`` in ``cwd``, leader of its own session and group.
+        ``more``: descriptors it gets as 3 and on; they stay the caller's.
 
         Waits for a new keeper if the old one died. Raises OSError (with the path it is about), TimeoutError, and
         ValueError for text that no process can be given.
@@ -255,7 +272,7 @@ class Keeper:
             self._heir = True
         for _ in range(2):
             await self._recovered()
-            kept = await self._channel.spawn(line, variables, _encode(cwd))
+            kept = await self._channel.spawn(line, variables, _encode(cwd), more)
             if kept is not None:
                 return kept
         raise ConnectionResetError("the keeper died twice during one start")
@@ -266,6 +283,8 @@ class Keeper:
             await asyncio.wait((lost.over,))
             if self._channel is lost:
                 self._channel = Channel(start_keeper())
+                for key, commands in self._farewells.items():
+                    self._channel.send(("farewell", key, commands))
 
     async def _close(self) -> None:
         self._channel.finish()

@@ -40,6 +40,7 @@ from mooring.relay.subscriptions import Subscriptions
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
 from mooring.serve.builtin import Builtin
+from mooring.serve.containers import Containers
 from mooring.serve.denials import Denials
 from mooring.serve.functions import check_addition, with_functions
 from mooring.serve.logs import Logs
@@ -78,7 +79,8 @@ class App:
         self.metrics = Metrics()
         self.logs = Logs(redact)
         self._redact = redact
-        self.builtin = Builtin(keeper, self._report)
+        containers = Containers(keeper, self.home, lambda: self._gateway.engine, self._report)
+        self.builtin = Builtin(keeper, self._report, containers)
         self.plugins: dict[str, object] = {"mooring": self.builtin}
         self.context = Context(self.home.state if self.home else "")
         collected = collect(self.plugins, self.context)
@@ -151,6 +153,10 @@ class App:
         """From now on servers that nobody has listed yet are looked at. Called once the fronts listen: a daemon that
         cannot have its address must not have started anything."""
         self._looking = True
+        self._look()
+
+    def _look(self) -> None:
+        self.tasks.create_task(self.builtin.containers.look_after(self.plan))
         self.looks.start(self.plan)
         self.spares.apply(self.plan.variants)
 
@@ -205,8 +211,7 @@ class App:
         self.watching.apply(self.plan)
         self.pool.apply(self.plan.variants)
         if self._looking:
-            self.looks.start(self.plan)
-            self.spares.apply(self.plan.variants)
+            self._look()
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
             applied(self.plan)

@@ -11,6 +11,7 @@ from mooring.launch.kept import Keeper
 from mooring.launch.process import ProcessLauncher
 from mooring.launch.remote import RemoteLauncher
 from mooring.plugins.hooks import Context, hookimpl
+from mooring.serve.containers import Containers
 
 if TYPE_CHECKING:
     from mooring.catalog.source import SourceKind
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
 class Builtin:
     """The plugin "mooring"."""
 
-    def __init__(self, keeper: Keeper, report: Report) -> None:
+    def __init__(self, keeper: Keeper, report: Report, containers: Containers) -> None:
         self.functions = FunctionsLauncher()
+        self.containers = containers
         self._process = ProcessLauncher(keeper, report)
 
     @hookimpl
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
-        """Processes, remotes, and functions of this process."""
-        return [self._process, RemoteLauncher(), self.functions]
+        """Processes, containers, remotes, and functions of this process."""
+        return [self._process, self.containers, RemoteLauncher(), self.functions]
 
     @hookimpl
     def mooring_catalog_sources(self, context: Context) -> Sequence[SourceKind]:

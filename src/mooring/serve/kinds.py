@@ -15,7 +15,9 @@ def unsupported(launch: Launch) -> str:
         case Functions():
             return ""
         case Container():
-            return "container servers are not supported yet"
+            from mooring.launch.obstacles import unsupported as unsupported_container  # most people have none
+
+            return unsupported_container(launch)
         case Remote():
             return unsupported_remote(launch)
         case Plugin():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mooring.launch.base import Launched, Tail
+from mooring.launch.base import Launched, Settling, Tail
 
 Redact = Callable[[str], str]
 
@@ -24,7 +24,7 @@ class RedactedTail:
 
 
 class Redacted:
-    """Implements ``launch.base.Launched`` over another one."""
+    """Implements ``launch.base.Launched`` and ``Settling`` over another one."""
 
     def __init__(self, launched: Launched, redact: Redact) -> None:
         self.endpoint = launched.endpoint
@@ -33,3 +33,9 @@ class Redacted:
         self.stderr = RedactedTail(launched.stderr, redact)
         self.exited = launched.exited
         self.signal = launched.signal
+        self._launched = launched
+
+    def answered(self) -> None:
+        """See ``launch.base.Settling``."""
+        if isinstance(self._launched, Settling):
+            self._launched.answered()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from mooring.config.plan import Launch, Variant, credentials, references
 from mooring.errors import NoLauncher
 from mooring.instances.opener import Progress
-from mooring.launch.base import Launched, Launcher, Pipes
+from mooring.launch.base import Launched, Launcher, Pipes, Preparing
 from mooring.nouns import InstanceKey
 from mooring.observe.events import Event, Events
 from mooring.serve.logs import Logs
@@ -62,6 +62,8 @@ class Starter:
         # In a thread, as it may block; but most servers have no secrets, and a thread costs memory for good.
         needed = bool(references(variant.launch))
         values = await asyncio.to_thread(self._secrets.fetch_all, variant.launch) if needed else {}
+        if isinstance(launcher, Preparing):
+            await launcher.prepare(variant, progress.phase, partial(self._logs.add, variant.server))
         progress.phase("start")
         smcp = credentials(variant.launch)
         secrets = {name: value for name, value in values.items() if name not in (smcp or {})}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from mooring.config.plan import CLIENT_SECRET, Remote, Variant, references
 from mooring.errors import MooringError, StartFailed
 from mooring.instances.opener import Birth, Progress, Running
-from mooring.launch.base import Launched, Local, Pipes, Url
+from mooring.launch.base import Launched, Local, Pipes, Settling, Url
 from mooring.nouns import Era, InstanceKey
 from mooring.observe.redact import Redactor
 from mooring.serve.logs import Logs
@@ -94,6 +94,8 @@ class Upstream:
             birth.spawned(launched)
             birth.phase("initialize")
             async with self._connected(variant, key, launched, birth, era) as connection:
+                if isinstance(launched, Settling):
+                    launched.answered()
                 if birth.demand is None:
                     await self._verdicts.put(variant, connection.facts)
                 yield Running(connection, launched)

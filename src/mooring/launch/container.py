@@ -1,0 +1,265 @@
+"""The launcher of images: one container, attached to the engine's program, which runs in the keeper like any process.
+
+Called through ``launch.base.Launcher``. The program's pipes are the container's; its end is the container's end. What
+does not end by itself is killed and removed by the engine. When the server answers it is told (``answered``): from then
+on it has the processors it may have, and the engine holds none of its secrets. It never speaks MCP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import ClassVar
+
+from mooring.config.plan import Container, Variant
+from mooring.errors import LaunchMissing, MooringError, NoLauncher, PullFailed, StartFailed, TimedOut
+from mooring.launch.base import Pipes, Tail, Url
+from mooring.launch.engine import ENGINE_FAILED, Commands, Engine, Facts, choose
+from mooring.launch.guards import LOOPBACK, published, run_arguments
+from mooring.launch.handover import Handover, forget, handover
+from mooring.launch.http_process import Output
+from mooring.launch.kept import Keeper, Kept, finish
+from mooring.launch.obstacles import (
+    explained,
+    missing_image,
+    sources,
+    unenforced,
+    unreachable,
+    unsupported,
+)
+from mooring.launch.runtime import Runtime, remembered
+from mooring.launch.stderr import StderrTail
+from mooring.nouns import InstanceKey
+from mooring.tasks import Tasks
+
+LOOK = 0.02
+"""Seconds between two looks whether a container runs."""
+LINGER = 10.0
+"""Seconds for the engine's own helpers to tidy up behind a container that has ended."""
+LATE = 1.0
+"""Seconds after which a container is looked for again whose start was cut off: the engine may have gone on with it."""
+LAST_WORD = 2.0
+"""Seconds for the exit code of a container that stopped talking."""
+WARMING = 2
+"""Images that are got at the same time after boot."""
+
+_log = logging.getLogger("mooring")
+
+
+class LaunchedContainer:
+    """A running container. Fulfils ``launch.base.Launched`` and ``launch.base.Settling``.
+
+    ``pid`` is that of the engine's program here, which lives as long as the container."""
+
+    def __init__(
+        self, kept: Kept, engine: Engine, name: str, endpoint: Pipes | Url, stderr: Tail, answered: Callable[[], None]
+    ) -> None:
+        self.endpoint = endpoint
+        self.pid: int | None = kept.pid
+        self.container: str | None = f"{engine.name}:{name}"
+        self.stderr = stderr
+        self.exited = kept.exited
+        self.signal = kept.signal
+        self.answered = answered
+
+
+class ContainerLauncher:
+    """Starts images with Podman or Docker."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("container",)
+
+    def __init__(self, keeper: Keeper, wanted: str, installation: str, state: Path | None) -> None:
+        """``wanted``: ``gateway.engine``; ``installation`` and ``state``: see ``launch.runtime``."""
+        self._keeper = keeper
+        self._wanted = wanted
+        self._installation = installation
+        self._state = state
+        self._runtime: Runtime | None = None
+        self._choosing = asyncio.Lock()
+
+    async def runtime(self) -> Runtime:
+        """The engine, chosen and swept once. Raises LaunchMissing and StartFailed."""
+        async with self._choosing:
+            if self._runtime is None:
+                engine = await choose(self._keeper, self._wanted)
+                runtime = Runtime(self._keeper, engine, self._installation, self._state)
+                await runtime.sweep()
+                _log.info("containers run with %s: %s", engine, engine.why)
+                if engine.ignored:
+                    _log.warning("%s", unenforced(engine))
+                self._runtime = runtime
+            return self._runtime
+
+    async def look_after(self, variants: Iterable[Variant]) -> None:
+        """After boot and reload, in the background: end what earlier daemons left, and have the images ready. Raises
+        nothing: what fails here fails again, and is told, when a server is wanted."""
+        launches = {v.launch.image: v for v in variants if isinstance(v.launch, Container) and not v.unavailable}
+        engines = remembered(self._state) if self._state is not None and self._runtime is None else []
+        try:
+            used = (await self.runtime()).engine.name if launches or self._wanted in engines else ""
+        except (LaunchMissing, StartFailed) as error:
+            _log.warning("%s", error)
+            return
+        for name in engines:
+            if name != used:
+                await self._sweep_other(name)
+        permits = asyncio.Semaphore(WARMING)
+        await asyncio.gather(*(self._warm(variant, permits) for variant in launches.values()))
+
+    async def _sweep_other(self, name: str) -> None:
+        """An engine that was used once, and is not now."""
+        try:
+            engine = await choose(self._keeper, name)
+            await Runtime(self._keeper, engine, self._installation, None).sweep()
+        except (LaunchMissing, StartFailed) as error:
+            _log.warning("containers of an earlier daemon may still run with %s: %s", name, error)
+
+    async def _warm(self, variant: Variant, permits: asyncio.Semaphore) -> None:
+        assert isinstance(variant.launch, Container)
+        if variant.launch.pull == "always":
+            return  # at each start, then
+        try:
+            async with permits, asyncio.timeout(variant.timeouts.pull):
+                runtime = await self.runtime()
+                await runtime.images.get(variant.launch, _nothing, _nothing)
+        except (MooringError, TimeoutError) as error:
+            _log.warning("%s: %s", variant.server, error or "its image could not be had in time")
+
+    async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
+        """See ``launch.base.Preparing``. Raises LaunchMissing, PullFailed and StartFailed."""
+        launch = _container(variant)
+        runtime = await self.runtime()
+        if runtime.engine.ignored:
+            said(unenforced(runtime.engine))
+        try:
+            await runtime.images.get(launch, phase, said)
+        except PullFailed as error:
+            raise PullFailed(f'Server "{variant.server}": {error}', server=variant.server) from None
+
+    @asynccontextmanager
+    async def launch(
+        self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
+    ) -> AsyncGenerator[LaunchedContainer]:
+        """See ``launch.base.Launcher``. Leaving takes at most ``timeouts.close`` seconds and the time the engine needs
+        to kill and remove. Raises NoLauncher, LaunchMissing, PullFailed and StartFailed."""
+        launch, runtime = _container(variant), await self.runtime()
+        if why_not := unreachable(launch, runtime.engine, os.geteuid() == 0):
+            raise NoLauncher(f'Server "{variant.server}" cannot be started: {why_not}.', server=variant.server)
+        if runtime.engine.local and (path := _missing(launch.volumes)):
+            raise StartFailed(f'Server "{variant.server}": its volume {path} does not exist. Make it first.')
+        await runtime.settle()
+        async with AsyncExitStack() as stack:
+            name = stack.enter_context(runtime.name(variant.server, key))
+            given = await stack.enter_async_context(handover(runtime, name, launch.secrets, secrets))
+            kept = await self._spawn(runtime, variant.server, name, launch, given)
+            tail = _tail(kept, launch)
+            stack.callback(tail.close)
+
+            async def end() -> None:
+                await finish(_end(runtime, name, kept, launch, variant.timeouts.close))
+
+            stack.push_async_callback(end)
+            try:
+                endpoint = await self._endpoint(stack, runtime, name, kept, launch)
+                tasks = await stack.enter_async_context(Tasks())
+
+                def answered() -> None:
+                    tasks.create_task(_settle(runtime, name, launch, given))
+
+                yield LaunchedContainer(kept, runtime.engine, name, endpoint, tail, answered)
+            except (StartFailed, TimedOut) as error:
+                await asyncio.wait((kept.exited,), timeout=LAST_WORD)
+                code = kept.exited.result() if kept.exited.done() else None
+                if missing_image(code, tail.text()):
+                    runtime.images.forget(launch.image)
+                raise explained(error, launch, runtime.engine, code, tail.text()) from None
+
+    async def _spawn(self, runtime: Runtime, server: str, name: str, launch: Container, given: Handover) -> Kept:
+        image = runtime.images.name(launch.image)
+        labels = runtime.labels(server, name)
+        arguments = run_arguments(runtime.engine, name, labels, launch, image, given.secrets)
+        try:
+            argv = (runtime.engine.program, *arguments)
+            return await self._keeper.spawn(argv, runtime.commands.env, "/", given.descriptors)
+        except (OSError, ValueError) as error:
+            raise StartFailed(f"{runtime.engine.program} could not be run: {error}", phase="start") from error
+
+    async def _endpoint(
+        self, stack: AsyncExitStack, runtime: Runtime, name: str, kept: Kept, launch: Container
+    ) -> Pipes | Url:
+        if launch.port is None:
+            return Pipes(reader=kept.stdout_fd, writer=kept.stdin_fd)
+        facts = await _running(runtime.commands, name, kept, published(launch))
+        if launch.network == "open":
+            for port in launch.ports:
+                _log.info("%s: port %d is on %s:%d", name, port, LOOPBACK, facts.ports[port])
+            return Url(f"http://{LOOPBACK}:{facts.ports[launch.port]}{launch.path}", transport=launch.transport)
+        from mooring.launch.netns import door
+
+        try:
+            path = await stack.enter_async_context(door(facts.pid, launch.port))
+        except OSError as error:
+            raise StartFailed(f"The network namespace of {name} cannot be entered: {error}") from error
+        return Url(f"http://{LOOPBACK}:{launch.port}{launch.path}", transport=launch.transport, socket=path)
+
+
+async def _running(commands: Commands, name: str, kept: Kept, ports: Iterable[int]) -> Facts:
+    """The facts of a container, once it runs. Raises StartFailed when it ended instead."""
+    while not kept.exited.done():
+        facts = await commands.inspected(name)
+        if facts is not None and all(port in facts.ports for port in ports):
+            return facts
+        await asyncio.wait((kept.exited,), timeout=LOOK)
+    raise StartFailed(f"The container {name} ended at once (exit code {kept.exited.result()})")
+
+
+async def _settle(runtime: Runtime, name: str, launch: Container, given: Handover) -> None:
+    """The server answers: what was for the start only is over."""
+    await forget(runtime, given)
+    if launch.cpus and "cpus" not in runtime.engine.ignored and runtime.engine.updates:
+        await runtime.commands.limit_cpus(name, launch.cpus)
+
+
+async def _end(runtime: Runtime, name: str, kept: Kept, launch: Container, close: float) -> None:
+    """The end of its stdin, then SIGTERM, which the engine's program passes on, then the engine's removal."""
+    if launch.port is None:
+        close /= 2
+        await asyncio.wait((kept.exited,), timeout=close)
+    else:
+        os.close(kept.stdin_fd)
+    kept.signal(signal.SIGTERM)
+    await asyncio.wait((kept.exited,), timeout=close)
+    code = kept.exited.result() if kept.exited.done() else None
+    if code is None or code < 0 or code == ENGINE_FAILED:
+        await runtime.remove(name)
+    if code is not None and code < 0:  # the program was killed: nobody knows what the engine was at
+        await asyncio.sleep(LATE)
+        await runtime.remove(name)
+    await kept.end(LINGER, ask=False)
+
+
+def _container(variant: Variant) -> Container:
+    """Raises NoLauncher for what no engine can start."""
+    launch = variant.launch
+    why_not = unsupported(launch)
+    if why_not or not isinstance(launch, Container):
+        raise NoLauncher(f'Server "{variant.server}" cannot be started: {why_not}.', server=variant.server)
+    return launch
+
+
+def _tail(kept: Kept, launch: Container) -> StderrTail | Output:
+    return StderrTail(kept.stderr_fd) if launch.port is None else Output(kept.stdout_fd, kept.stderr_fd)
+
+
+def _missing(volumes: Iterable[str]) -> str:
+    """The first source that is a path and not there: Docker would make a folder of it, which belongs to root."""
+    return next((path for path in sources(volumes) if not os.path.exists(path)), "")
+
+
+def _nothing(_: str) -> None:
+    """Nobody listens."""

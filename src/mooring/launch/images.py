@@ -1,0 +1,142 @@
+"""Images: found, pulled or built, once for all who want the same one.
+
+Used by ``launch.container`` before a start and for the warm-up after boot. What was found is remembered, so that a
+start asks the engine for nothing; ``forget`` is called when the engine then does not have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from mooring.config.plan import Container
+from mooring.errors import PullFailed
+from mooring.launch import command
+from mooring.launch.command import Done
+from mooring.launch.engine import Commands, words
+from mooring.launch.kept import Keeper
+
+DEFAULT_REGISTRY = "docker.io"
+"""Where a name without a registry is from, as Docker has it."""
+
+Phase = Callable[[str], None]
+Said = Callable[[str], None]
+
+
+class Images:
+    """The images of one engine."""
+
+    def __init__(self, keeper: Keeper, commands: Commands) -> None:
+        self._keeper = keeper
+        self._commands = commands
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._known: dict[str, str] = {}
+        """Image as written to the name under which the engine has it."""
+        self._built: dict[str, int] = {}
+        """Image to the time stamp of the Dockerfile it was built from."""
+
+    def name(self, image: str) -> str:
+        """The name under which the engine has it."""
+        return self._known.get(image, image)
+
+    def forget(self, image: str) -> None:
+        """The engine says that it does not have it: look again next time."""
+        self._known.pop(image, None)
+        self._built.pop(image, None)
+
+    async def get(self, launch: Container, phase: Phase, said: Said) -> None:
+        """Have the image, by its policy. ``phase`` is told "pull" or "build" if one of them begins, ``said`` hears what
+        the engine says meanwhile. Raises PullFailed, StartFailed."""
+        if self._usable(launch):
+            return
+        lock = self._locks.setdefault(launch.image, asyncio.Lock())
+        slow = "build" if launch.dockerfile else "pull"
+        if lock.locked():
+            phase(slow)
+        async with lock:
+            if self._usable(launch):
+                return
+            if launch.dockerfile is not None:
+                phase(slow)
+                await self._build(launch.image, launch.dockerfile, said)
+            elif launch.pull == "always" or not await self._found(launch.image):
+                if launch.pull == "never":
+                    raise PullFailed(
+                        f'The image {launch.image} is not on this machine, and pull = "never". '
+                        f"Get it: {self._commands.engine.name} pull {launch.image}"
+                    )
+                phase(slow)
+                await self._pull(launch.image, said)
+
+    def _usable(self, launch: Container) -> bool:
+        if launch.dockerfile is not None:
+            return self._built.get(launch.image) == _stamp(launch.dockerfile) is not None
+        return launch.image in self._known and launch.pull != "always"
+
+    async def _found(self, image: str) -> bool:
+        for name in dict.fromkeys((image, self._qualified(image))):
+            if (await self._commands.run("image", "inspect", "--format", "{{.Id}}", name)).ok:
+                self._known[image] = name
+                return True
+        return False
+
+    async def _pull(self, image: str, said: Said) -> None:
+        name = self._qualified(image)
+        done = await self._slow("pull", name, said=said)
+        if not done.ok:
+            raise PullFailed(
+                f"The image {image} could not be pulled: {_explained(words(done.errors), name, self._tool)}"
+            )
+        self._known[image] = name
+
+    async def _build(self, image: str, dockerfile: str, said: Said) -> None:
+        stamp = _stamp(dockerfile)
+        if stamp is None:
+            raise PullFailed(f"The image {image} cannot be built: there is no file {dockerfile}.")
+        folder = os.path.dirname(dockerfile)
+        done = await self._slow("build", "--tag", image, "--file", dockerfile, folder, said=said)
+        if not done.ok:
+            raise PullFailed(f"The image {image} could not be built from {dockerfile}: {words(done.errors)}")
+        self._built[image] = stamp
+
+    async def _slow(self, *arguments: str, said: Said) -> Done:
+        """A command that is limited by whoever waits for it (``timeouts.pull``)."""
+        argv = (self._commands.engine.program, *arguments)
+        try:
+            return await command.run(self._keeper, argv, self._commands.env, limit=None, said=said)
+        except OSError as error:
+            raise PullFailed(f"{argv[0]} could not be run: {error}") from None
+
+    @property
+    def _tool(self) -> str:
+        return self._commands.engine.name
+
+    def _qualified(self, image: str) -> str:
+        return qualified(image) if self._tool == "podman" else image
+
+
+def qualified(image: str) -> str:
+    """A name without a registry, with the one that Docker takes; Podman knows none unless it is configured. Pure."""
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return f"{DEFAULT_REGISTRY}/{image if slash else f'library/{image}'}"
+
+
+def _explained(said: str, image: str, tool: str) -> str:
+    """What the engine said, and what to do about it. Pure."""
+    lower = said.lower()
+    host = image.partition("/")[0]
+    if "unauthorized" in lower or "denied" in lower or "authentication required" in lower:
+        return f"{said}. If it is not public, log in: {tool} login {host}"
+    if "manifest unknown" in lower or "not found" in lower:
+        return f"{said}. Check its name and tag."
+    return f"{said}. Check the network, or try it yourself: {tool} pull {image}"
+
+
+def _stamp(file: str) -> int | None:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return None

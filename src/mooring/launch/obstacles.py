@@ -1,0 +1,85 @@
+"""Why a container cannot be started: before it is tried, and after it failed. Pure.
+
+``unsupported`` goes into the plan, before any engine is known; the others are used by ``launch.container``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mooring.config.plan import Container, Launch
+from mooring.errors import MooringError, PullFailed, StartFailed
+from mooring.launch.engine import ENGINE_FAILED, Engine, words
+
+READ_ONLY_SIGNS = ("read-only file system", "erofs", "errno 30]")
+NO_IMAGE_SIGNS = ("image not known", "no such image", "unable to find image")
+KILLED = 137
+"""Exit code of what was ended by SIGKILL."""
+
+
+def unsupported(launch: Launch) -> str:
+    """Why no engine could start it, "" when one can."""
+    if not isinstance(launch, Container):
+        return "it is not an image"
+    if launch.credentials is not None:
+        return "the SMCP credential handshake (credentials) is not supported yet"
+    if isinstance(launch.network, tuple):
+        return 'a list of hosts in network is not supported yet; "none" and "open" are'
+    if launch.network != "open" and launch.ports:
+        return 'ports need network = "open"'
+    return volume_fault(launch.volumes)
+
+
+def volume_fault(volumes: Iterable[str]) -> str:
+    """What is wrong with how a volume is written; "" when nothing is."""
+    for volume in volumes:
+        source, _, rest = volume.partition(":")
+        target = rest.partition(":")[0]
+        if not source or not target.startswith("/"):
+            return f'the volume "{volume}" is not "source:/target" or "source:/target:ro"'
+    return ""
+
+
+def sources(volumes: Iterable[str]) -> list[str]:
+    """The sources of ``volumes`` that are paths."""
+    return [source for source in (volume.partition(":")[0] for volume in volumes) if "/" in source]
+
+
+def unreachable(launch: Container, engine: Engine, root: bool) -> str:
+    """Why this engine cannot run it as it is meant; "" when it can. ``root``: whether Mooring may enter namespaces."""
+    if launch.port is None or launch.network == "open":
+        return ""
+    if engine.rootless or not engine.local or not root:
+        what = f"{engine} runs containers whose network Mooring may not enter"
+        return f'{what}, so a server with a port and no network cannot be reached: use network = "open", or no port'
+    return ""
+
+
+def unenforced(engine: Engine) -> str:
+    """A warning about limits that would not hold."""
+    return f"{engine} cannot enforce limits here: {', '.join(engine.ignored)}. What runs in it may use all there is."
+
+
+def explained(error: MooringError, launch: Container, engine: Engine, code: int | None, stderr: str) -> MooringError:
+    """``error`` of a failed start, with what the exit code and the last lines say about it."""
+    if code == ENGINE_FAILED:
+        said = words(stderr)
+        if missing_image(code, stderr):
+            return PullFailed(f"{engine.name} has no image {launch.image} any more; the next start gets it: {said}")
+        return StartFailed(f"{engine.name} could not start the container: {said}")
+    advice = ""
+    if launch.read_only and any(sign in stderr.lower() for sign in READ_ONLY_SIGNS):
+        advice = (
+            "It writes to its root file system, which is read-only. Give it a volume where it writes, "
+            "or set read_only = false"
+        )
+    elif code == KILLED and launch.memory:
+        advice = f"It was killed, perhaps because it needs more memory than limits.memory = {launch.memory}"
+    if not advice:
+        return error
+    return StartFailed(f"{error}. {advice}.", **{k: v for k, v in error.details.items() if k != "retry_at"})
+
+
+def missing_image(code: int | None, stderr: str) -> bool:
+    """Whether the engine did not start it for lack of the image."""
+    return code == ENGINE_FAILED and any(sign in stderr.lower() for sign in NO_IMAGE_SIGNS)
