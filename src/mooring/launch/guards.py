@@ -30,10 +30,8 @@ class Secrets(msgspec.Struct, frozen=True):
 
     stored: Mapping[str, str] = {}
     """Variable to a secret that the engine holds (Podman)."""
-    stored_files: Mapping[str, str] = {}
-    """The same, for those that are files."""
     files: Mapping[str, str] = {}
-    """Variable to a file of this machine that is mounted (Docker)."""
+    """Variable to a file of this machine that is mounted."""
     env_file: bool = False
     """There is something to read on ``ENV_FILE`` (Docker)."""
 
@@ -97,12 +95,8 @@ def published(launch: Container) -> list[int]:
 def _secret(secrets: Secrets) -> Iterator[str]:
     for variable, stored in secrets.stored.items():
         yield f"--secret={stored},type=env,target={variable}"
-    for variable, stored in secrets.stored_files.items():
-        yield f"--secret={stored},type=mount,target={SECRETS}/{variable},mode=0444"
     for variable, file in secrets.files.items():
-        yield f"--volume={file}:{SECRETS}/{variable}:ro"
-    for variable in (*secrets.stored_files, *secrets.files):
-        yield f"--env={variable}_FILE={SECRETS}/{variable}"
+        yield from (f"--volume={file}:{SECRETS}/{variable}:ro", f"--env={variable}_FILE={SECRETS}/{variable}")
     if secrets.env_file:
         yield f"--env-file=/dev/fd/{ENV_FILE}"
 

@@ -1,7 +1,7 @@
 """How secret values get from here into a container, without passing through a command line.
 
-Podman keeps them as its own secrets until the server answers. Docker has none: variables go through a pipe that its
-program reads as an environment file, files are in memory (tmpfs), readable for nobody else on this machine.
+Variables: Podman keeps them as its own secrets until the server answers; Docker, which has none, reads them from a pipe
+as an environment file. Files are in memory (tmpfs), readable for nobody else on this machine, and are mounted.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import fcntl
 import os
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -43,36 +43,35 @@ async def handover(
 
     Raises StartFailed, and NoLauncher for what cannot be handed over.
     """
-    given = {variable: ref for variable, ref in refs.items() if variable in values}
-    way = _podman if runtime.engine.name == "podman" else _docker
-    if not given:
-        yield Handover(Secrets())
-        return
-    async with way(runtime, name, given, values) as ready:
-        yield ready
+    variables = {variable: value for variable, value in values.items() if not refs[variable].as_file}
+    files = {variable: value for variable, value in values.items() if refs[variable].as_file}
+    async with AsyncExitStack() as stack:
+        mounted = stack.enter_context(_in_memory(runtime, files)) if files else {}
+        if not variables:
+            yield Handover(Secrets(files=mounted))
+        elif runtime.engine.name == "podman":
+            instance = name.rpartition("-")[2]
+            stored = {variable: f"{runtime.prefix}-{instance}-{number}" for number, variable in enumerate(variables)}
+            ready = Handover(Secrets(stored=stored, files=mounted))
+
+            async def end() -> None:
+                await finish(forget(runtime, ready))
+
+            stack.push_async_callback(end)
+            await _store(runtime, ready, variables)
+            yield ready
+        else:
+            pipe = _filled(variables)
+            stack.callback(os.close, pipe)
+            yield Handover(Secrets(files=mounted, env_file=True), (pipe,))
 
 
-@asynccontextmanager
-async def _podman(
-    runtime: Runtime, name: str, refs: Mapping[str, SecretRef], values: Mapping[str, str]
-) -> AsyncGenerator[Handover]:
-    instance = name.rpartition("-")[2]
-    stored = {variable: f"{runtime.prefix}-{instance}-{number}" for number, variable in enumerate(refs)}
-    ready = Handover(
-        Secrets(
-            stored={variable: stored[variable] for variable, ref in refs.items() if not ref.as_file},
-            stored_files={variable: stored[variable] for variable, ref in refs.items() if ref.as_file},
-        )
-    )
-    try:
-        for variable, secret in stored.items():
-            ready.stored = (*ready.stored, secret)
-            done = await runtime.commands.run("secret", "create", secret, "-", stdin=values[variable].encode())
-            if not done.ok:
-                raise StartFailed(f"podman did not take the secret {variable} (exit code {done.code}).")
-        yield ready
-    finally:
-        await finish(forget(runtime, ready))
+async def _store(runtime: Runtime, ready: Handover, variables: Mapping[str, str]) -> None:
+    for variable, secret in ready.secrets.stored.items():
+        ready.stored = (*ready.stored, secret)
+        done = await runtime.commands.run("secret", "create", secret, "-", stdin=variables[variable].encode())
+        if not done.ok:
+            raise StartFailed(f"Podman did not take the secret {variable} (exit code {done.code}).")
 
 
 async def forget(runtime: Runtime, ready: Handover) -> None:
@@ -82,39 +81,27 @@ async def forget(runtime: Runtime, ready: Handover) -> None:
         await runtime.commands.run("secret", "rm", *stored)
 
 
-@asynccontextmanager
-async def _docker(
-    runtime: Runtime, name: str, refs: Mapping[str, SecretRef], values: Mapping[str, str]
-) -> AsyncGenerator[Handover]:
-    variables = {variable: values[variable] for variable, ref in refs.items() if not ref.as_file}
-    files = {variable: values[variable] for variable, ref in refs.items() if ref.as_file}
-    for variable, value in variables.items():
-        if "\n" in value or "\r" in value:
-            raise NoLauncher(
-                f'Docker cannot take the secret {variable}, which has several lines, as a variable: as = "file"'
-            )
-    if files and not (runtime.engine.local and FILES.is_dir()):
-        raise NoLauncher('Docker runs elsewhere than here: secrets with as = "file" cannot get there')
-    folder = Path(tempfile.mkdtemp(prefix=f"{runtime.prefix}-", dir=FILES)) if files else None
-    pipe = _filled(variables) if variables else -1
+@contextmanager
+def _in_memory(runtime: Runtime, files: Mapping[str, str]) -> Generator[dict[str, str]]:
+    """Variable to a file that holds its value. Raises NoLauncher."""
+    if not (runtime.engine.local and FILES.is_dir()):
+        raise NoLauncher('The engine runs elsewhere than here: secrets with as = "file" cannot get there.')
+    folder = Path(tempfile.mkdtemp(prefix=f"{runtime.prefix}-", dir=FILES))
     try:
-        mounted: dict[str, str] = {}
-        if folder is not None:
-            for number, (variable, value) in enumerate(files.items()):
-                file = folder / str(number)
-                file.write_text(value)
-                file.chmod(0o444)  # whoever the server runs as; the folder lets nobody else in
-                mounted[variable] = str(file)
-        yield Handover(Secrets(files=mounted, env_file=pipe >= 0), (pipe,) if pipe >= 0 else ())
+        for number, value in enumerate(files.values()):
+            file = folder / str(number)
+            file.write_text(value)
+            file.chmod(0o444)  # whoever the server runs as; the folder lets nobody else in
+        yield {variable: str(folder / str(number)) for number, variable in enumerate(files)}
     finally:
-        if pipe >= 0:
-            os.close(pipe)
-        if folder is not None:
-            remove_folder(folder)
+        remove_folder(folder)
 
 
 def _filled(variables: Mapping[str, str]) -> int:
-    """The reading end of a pipe that holds ``variables`` as an environment file. Raises StartFailed."""
+    """The reading end of a pipe that holds ``variables`` as an environment file. Raises StartFailed, NoLauncher."""
+    for variable, value in variables.items():
+        if "\n" in value or "\r" in value:
+            raise NoLauncher(f'Docker takes no variable of several lines: give the secret {variable} as = "file".')
     content = "".join(f"{name}={value}\n" for name, value in variables.items()).encode()
     reader, writer = os.pipe()
     try:

@@ -16,7 +16,17 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from mooring.launch.keeper import DYING, become_subreaper, kill, members, pack, unpack
+from mooring.launch.keeper import (
+    DYING,
+    MARKS,
+    become_subreaper,
+    descendants,
+    kill,
+    members,
+    pack,
+    process_table,
+    unpack,
+)
 from mooring.launch.start import Started, start_keeper
 
 log = logging.getLogger(__name__)
@@ -203,7 +213,8 @@ class Channel:
         try:
             await self._kill(lambda: [self.pid] if self.pid not in reaped else [], reaped)
             leaders = {mark: kept.pid for mark, kept in self._kept.items()}  # also those not known to run yet
-            await self._kill(lambda: [pid for found in members(leaders).values() for pid in found], reaped)
+            heirs = _families(leaders)
+            await self._kill(lambda: [*heirs - reaped, *_marked(leaders) - heirs], reaped)
         finally:
             for kept in self._kept.values():
                 _resolve(kept.ended, 0)
@@ -293,6 +304,19 @@ class Keeper:
         await asyncio.wait((self._channel.over,), timeout=2 * LAST_WORD)
 
 
+def _marked(leaders: Mapping[int, int]) -> set[int]:
+    return {pid for found in members(leaders).values() for pid in found}
+
+
+def _families(leaders: Mapping[int, int]) -> set[int]:
+    """Every process of the servers, and what descends from one: a mark of another user's process cannot be read without
+    privileges, and the first process of a container may be one. Those that this process does not inherit at the end are
+    gone with their parents."""
+    found = _marked(leaders) if MARKS else set[int]()
+    table = process_table() if found else {}
+    return found.union(*(descendants(pid, table) for pid in found))
+
+
 def _encode(text: str) -> bytes:
     if "\0" in text:
         raise ValueError("a command, its environment and its folder cannot hold a NUL character")
@@ -325,11 +349,13 @@ def _resolve(future: asyncio.Future[Any], value: object) -> None:
 
 
 def _reap(pids: Iterable[int], reaped: set[int]) -> None:
-    """Collect those that have ended and are this process's children."""
+    """Collect those that have ended and are this process's children, and note those that are nobody any more."""
     for pid in pids:
         try:
             ended, _ = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:
+            if MARKS and not os.path.exists(f"/proc/{pid}"):
+                reaped.add(pid)
             continue
         if ended:
             reaped.add(pid)

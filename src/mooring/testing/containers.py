@@ -58,7 +58,13 @@ def program(*argv: str, **members: Any) -> dict[str, Any]:
     source = Path(mooring.__file__).parents[1]
     mounts = [*(f"{folder}:{folder}:ro" for folder in sorted(folders)), f"{source}:{KIT}:ro"]
     env = {"PYTHONPATH": KIT, "PYTHONDONTWRITEBYTECODE": "1", **members.pop("env", {})}
-    return {"image": IMAGE, "args": list(argv), "volumes": [*mounts, *members.pop("volumes", ())], "env": env, **members}
+    return {
+        "image": IMAGE,
+        "args": list(argv),
+        "volumes": [*mounts, *members.pop("volumes", ())],
+        "env": env,
+        **members,
+    }
 
 
 def command(engine: str, *arguments: str, stdin: bytes | None = None) -> str:
@@ -82,8 +88,9 @@ def inspected(engine: str, name: str) -> dict[str, Any]:
 
 def remove(engine: str, found: Sequence[str]) -> None:
     """Kill and remove containers, for the end of a test."""
+    ignore = ["--ignore", "--time", "0"] if engine == "podman" else []
     if found:
-        subprocess.run([engine, "rm", "--force", *found], capture_output=True, timeout=LIMIT, check=False)
+        command(engine, "rm", "--force", *ignore, *found)
 
 
 def _empty() -> bytes:

@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
     do_DELETE = do_GET
 
     def log_message(self, *_: object) -> None:
-        print("answered", file=sys.stderr, flush=True)
+        sys.stderr.write("answered\n")
 
 
 def main() -> None:
@@ -78,7 +78,8 @@ def main() -> None:
     for line in sys.stdin:
         reply = answer(json.loads(line))
         if reply is not None:
-            print(json.dumps(reply), flush=True)
+            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.flush()
 
 
 main()

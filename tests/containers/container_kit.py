@@ -1,0 +1,80 @@
+"""What the tests of containers share: homes whose daemons use one engine, and looks from inside and outside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mooring.config.home import Home
+from mooring.config.secrets import Secrets
+from mooring.launch.runtime import installation_id
+from mooring.testing import containers, wait_for
+from mooring.testing.daemon import Daemon, daemon, launched
+
+LABEL = "mooring.installation"
+LIMIT = 30.0
+"""Seconds for what takes one, on a machine under load."""
+Table = Callable[..., dict[str, Any]]
+
+
+class Kept:
+    """Homes of one test, and what their daemons run."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.homes: list[Path] = []
+
+    def label(self, home: Path) -> str:
+        """The label of all containers of a home."""
+        place = Home.locate({"MOORING_HOME": str(home)})
+        return f"{LABEL}={installation_id(Secrets(place).installation_key(), place.state)}"
+
+    def names(self, home: Path, running: bool = False) -> set[str]:
+        """What the engine has of a home's containers."""
+        return containers.names(self.engine, self.label(home), running)
+
+    @asynccontextmanager
+    async def daemon(self, home: Path, servers: dict[str, Any], *more: Any, **gateway: Any) -> AsyncGenerator[Daemon]:
+        """A daemon with this engine, whose home is created where it is not there."""
+        home.mkdir(exist_ok=True)
+        self.homes.append(home)
+        async with daemon(home, servers, *more, gateway={"engine": self.engine, **gateway}) as running:
+            yield running
+
+    @asynccontextmanager
+    async def again(self, home: Path) -> AsyncGenerator[Daemon]:
+        """The daemon of this home, started once more."""
+        async with launched(home) as running:
+            yield running
+
+
+async def called(daemon: Daemon, tool: str, workspace: str = "w", **arguments: Any) -> Any:
+    """The structured content of a call."""
+    async with await daemon.client(workspace, timeout=LIMIT) as client:
+        await client.open()
+        return (await client.call(tool, arguments)).get("structuredContent")
+
+
+async def shown(daemon: Daemon) -> set[str]:
+    """The containers in ``mooring ps``, without the engine."""
+    return {row.container.partition(":")[2] for row in await daemon.mooring.ps() if row.container}
+
+
+async def agree(kept: Kept, daemon: Daemon, count: int) -> None:
+    """Until the engine and ``mooring ps`` show the same ``count`` containers."""
+
+    async def same() -> bool:
+        return len(found := kept.names(daemon.home)) == count and found == await shown(daemon)
+
+    await wait_for(same, LIMIT, 0.05)
+
+
+async def asleep(daemon: Daemon) -> None:
+    """Until the first look at every server is over and all have gone to sleep."""
+
+    async def listed() -> bool:
+        return all(row.tools and row.state == "stopped" for row in await daemon.mooring.ps())
+
+    await wait_for(listed, LIMIT, 0.02)
