@@ -194,7 +194,7 @@ class _Resolver:
         if isinstance(launch, Process) and launch.sandbox is not None and launch.sandbox.network == "open":
             message = f'"{name}": its sandbox has an open network; network = "none" or a list of "host:port" closes it'
             self._report("info", message, ("mcp_servers", name, "sandbox"))
-        if isinstance(launch, Container) and self.config.gateway.engine != "podman":
+        if isinstance(launch, Container):
             self._report_inspectable(name, launch)
         return "; ".join(reasons)
 
@@ -214,7 +214,8 @@ class _Resolver:
 
     def _report_inspectable(self, name: str, launch: Container) -> None:
         if any(not ref.as_file for ref in launch.secrets.values()):
-            message = f'"{name}": whoever may use Docker can read its secrets there; as = "file" avoids that'
+            engines = "Docker, or Podman before 5.3,"
+            message = f'"{name}": whoever may use {engines} can read its secrets there; as = "file" avoids that'
             self._report("info", message, ("mcp_servers", name, "secrets"))
 
     def _take_fingerprint(self, ref: SecretRef) -> None:

@@ -43,7 +43,7 @@ def available(engine: str) -> str:
 
 def image(engine: str, name: str = IMAGE, user: int = USER) -> str:
     """Have an image with nothing in it."""
-    command(engine, "import", "--change", f"USER {user}:{user}", "-", name, stdin=_empty())
+    command(engine, "import", "--change", f"USER {user}:{user}", "-", name, stdin=empty())
     return name
 
 
@@ -93,7 +93,8 @@ def remove(engine: str, found: Sequence[str]) -> None:
         command(engine, "rm", "--force", *ignore, *found)
 
 
-def _empty() -> bytes:
+def empty() -> bytes:
+    """A tar file with the folders that engines mount things on."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as tar:
         for folder in FOLDERS:
