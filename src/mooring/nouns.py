@@ -95,7 +95,9 @@ class InstanceRow(msgspec.Struct, frozen=True):
     scope: str = ""
     reason: str = ""
     pid: int | None = None
+    """Of its process; of a container, the engine's program that is attached to it."""
     container: str | None = None
+    """Engine and name, such as ``podman:mooring-mcp-time-0a1b2c3d4e5f``."""
     era: Era | None = None
     uptime: float | None = None
     idle: float | None = None
@@ -184,6 +186,8 @@ class VariantRow(msgspec.Struct, frozen=True):
     unavailable: str = ""
     credentials: dict[str, str] | None = None
     """What goes over stdin before MCP, as references; None: not an SMCP server."""
+    confined: tuple[str, ...] = ()
+    """What a container gets, in words: network, limits, root, mounts, ports."""
 
 
 class MountRow(msgspec.Struct, frozen=True):

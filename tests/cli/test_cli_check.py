@@ -59,6 +59,7 @@ def test_the_plan_is_printed_and_nothing_is_started(place: Path, run: Run, monke
         "dialogue": ANY,
         "unavailable": "",
         "credentials": None,
+        "confined": [],
     }
     assert own["command"] == ["uvx", "notes-server", "--zone", "CET", "--api-key", "****"]
     assert own["shared_by"] == ["c"]

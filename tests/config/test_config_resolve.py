@@ -380,10 +380,9 @@ def test_a_disabled_server_keeps_its_place_and_needs_nothing(planned: Planned) -
     assert plan.problems == ()
 
 
-def test_secrets_that_docker_shows_are_said(planned: Planned) -> None:
+def test_secrets_that_engines_show_are_said(planned: Planned) -> None:
     text = "[mcp_servers.s]\nimage = 'i'\nsecrets.T = { env = 'T' }\n" + USED
     assert "may use Docker" in planned(text).problems[0].message
-    assert planned("[gateway]\nengine = 'podman'\n" + text).problems == ()
     assert planned(text.replace("env = 'T' }", "env = 'T', as = 'file' }")).problems == ()
 
 

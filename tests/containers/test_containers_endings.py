@@ -1,4 +1,4 @@
-"""Whatever ends the daemon, its keeper, the engine's program or the server, nothing is left, and nothing foreign goes."""
+"""Whatever ends the daemon, its keeper, the engine's program or the server: nothing is left, nothing foreign goes."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def forget(engine: str, *images: str) -> None:
 async def test_a_missing_image_is_pulled_once_and_from_where_it_is_written(
     kept: Kept, tmp_path: Path, probe: Table, served: Registry
 ) -> None:
-    """R16 R33: at boot already; ``always`` asks at each start; the start after that asks nobody."""
+    """R16: at boot already; ``always`` asks at each start; the start after that asks nobody."""
     once, each = f"{served.address}/one/once:2", f"{served.address}/one/each"
     forget(kept.engine, once, each)
     servers = {
@@ -66,7 +66,7 @@ async def test_a_missing_image_is_pulled_once_and_from_where_it_is_written(
 async def test_an_image_that_cannot_be_had_says_why_and_what_to_do(
     kept: Kept, tmp_path: Path, probe: Table, served: Registry
 ) -> None:
-    """R12 R16 R36: not there, not allowed to look, not built; each by itself, and the others run."""
+    """R12 R16: not there, not allowed to look, not built; each by itself, and the others run."""
     (tmp_path / "Dockerfile").write_text(f"FROM {containers.IMAGE}\nCOPY nothing /x\n")
     servers = {
         "missing": probe(image=f"{served.address}/missing"),
@@ -109,7 +109,7 @@ async def test_an_image_is_built_and_built_again_when_its_file_changes(
 
 
 async def test_an_image_that_went_away_is_got_again(kept: Kept, tmp_path: Path, probe: Table, served: Registry) -> None:
-    """R36: the start that finds it gone says so, the next one gets it."""
+    """R16: the start that finds it gone says so, the next one gets it."""
     image = f"{served.address}/one/gone:1"
     forget(kept.engine, image)
     try:

@@ -66,6 +66,8 @@ def _print(report: CheckReport) -> None:
     print_table(columns, map(_shares, report.variants), heading="Instances", tag="instance")
     if about := next((row.dialogue for row in report.variants if row.dialogue), ""):
         say(f'DIALOGUE "off if old": {about}.')
+    confined = [row for row in report.variants if row.confined]
+    print_table(("VARIANT", "GETS"), map(_gets, confined), heading="Containers", tag="container")
     columns = ("WORKSPACE", "PREFIX", "SERVER", "VARIANT", "SHARING")
     print_table(columns, map(_mount, report.mounts), heading="Workspaces", tag="mount")
     columns = ("VARIANT", "REQUIRED", "OPTIONAL", "MISSING", "UNKNOWN", "ERROR")
@@ -88,6 +90,10 @@ def _shares(row: VariantRow) -> tuple[object, ...]:
     idle = f"{row.idle_timeout:g}s" if row.idle_timeout else "never"
     dialogue = "off if old" if row.dialogue else "on"
     return row.id, row.instance_keys, row.sharing, row.shared_by, idle, dialogue, row.unavailable
+
+
+def _gets(row: VariantRow) -> tuple[object, ...]:
+    return row.id, row.confined
 
 
 def _mount(row: MountRow) -> tuple[object, ...]:

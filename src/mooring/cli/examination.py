@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import http.client
 import os
-import shutil
 import stat
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +25,9 @@ from mooring.config.plan import Container, Plan, Variant
 from mooring.config.store import usable_keyring
 from mooring.errors import ConfigError, DaemonAbsent, LaunchMissing, MooringError
 from mooring.facade import connect
+from mooring.launch.engine import Engine, choose
+from mooring.launch.kept import Keeper
+from mooring.launch.obstacles import unenforced
 from mooring.nouns import StatusReport
 
 LIMIT = 3.0
@@ -152,6 +155,8 @@ def _configuration() -> Iterator[Finding]:
     for problem in plan.problems:
         if problem.level == "warning":
             yield Finding("config", "warning", problem.message)
+    if any(isinstance(variant.launch, Container) for variant in plan.variants.values()):
+        yield _engine(plan.gateway.engine)
     for variant in plan.variants.values():
         if written.config.mcp_servers[variant.server].enabled:
             yield _server(variant, plan)
@@ -168,17 +173,29 @@ def _server(variant: Variant, plan: Plan) -> Finding:
         return Finding(
             check, "error", variant.unavailable, f"Or switch it off: mooring server disable {variant.server}"
         )
+    if isinstance(variant.launch, Container):
+        engine = _engine(plan.gateway.engine)
+        state, message = ("error", "there is no engine for it") if engine.level == "error" else ("ok", "can be started")
+        return Finding(check, state, message)
     try:
-        runs = _engine(plan) if isinstance(variant.launch, Container) else program_of(variant)
+        runs = program_of(variant)
     except LaunchMissing as error:
         return Finding(check, "error", str(error))
     return Finding(check, "ok", f"can be started{f': {runs}' if runs else ''}")
 
 
-def _engine(plan: Plan) -> str:
-    """The container engine that would be used. Raises LaunchMissing."""
-    wanted = ("podman", "docker") if plan.gateway.engine == "auto" else (plan.gateway.engine,)
-    for name in wanted:
-        if found := shutil.which(name):
-            return found
-    raise LaunchMissing(f"{' or '.join(wanted)} was not found; install it: https://podman.io/docs/installation")
+@cache
+def _engine(wanted: str) -> Finding:
+    """The container engine that would be used, and what it cannot do. Starts no container."""
+    try:
+        engine = asyncio.run(_chosen(wanted))
+    except LaunchMissing as error:
+        return Finding("engine", "error", str(error))
+    if engine.ignored:
+        return Finding("engine", "warning", unenforced(engine), "Run it as root, or on a machine with cgroups v2.")
+    return Finding("engine", "ok", f"{engine} answers, and is used: {engine.why}")
+
+
+async def _chosen(wanted: str) -> Engine:
+    async with Keeper() as keeper:
+        return await choose(keeper, wanted)

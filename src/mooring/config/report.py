@@ -57,6 +57,7 @@ def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:
         dialogue=_dialogue(variant),
         unavailable=variant.unavailable,
         credentials=_credentials(variant.launch),
+        confined=_confined(variant.launch) if isinstance(variant.launch, Container) else (),
     )
 
 
@@ -72,6 +73,24 @@ def _command(launch: Launch) -> tuple[str, ...]:
             return (launch.plugin, *launch.args)
         case Functions():
             return (launch.name,)
+
+
+def _confined(launch: Container) -> tuple[str, ...]:
+    """What a container gets, in words."""
+    allowed = launch.network if isinstance(launch.network, str) else f"only {', '.join(launch.network)}"
+    limits = {
+        "memory": launch.memory,
+        "processes": launch.pids or "",
+        "processors": f"{launch.cpus:g}" * bool(launch.cpus),
+    }
+    ports = (*(() if launch.port is None else (launch.port,)), *launch.ports) if launch.network == "open" else ()
+    return (
+        f"network: {allowed}",
+        *(f"{what}: {limit or 'no limit'}" for what, limit in limits.items()),
+        "root: read-only, with 64 MB in /tmp" if launch.read_only else "root: writable, gone with the container",
+        *(f"mount: {volume}" for volume in launch.volumes),
+        *(f"port: {port}, published on a free port of 127.0.0.1" for port in ports),
+    )
 
 
 def _env(launch: Launch) -> dict[str, str]:

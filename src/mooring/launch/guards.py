@@ -1,8 +1,8 @@
 """What a container gets and what it does not: the arguments of ``run``, from a definition. Pure.
 
-Used by ``launch.container``; ``guards`` is what ``mooring check`` shows of it. Everything is confined unless the
-definition says otherwise: no privilege can be gained, all capabilities are dropped, system calls are filtered by
-``seccomp.json``, the root is read-only, and processes, memory and processors are limited.
+Used by ``launch.container``; ``config.report`` shows it in words. Everything is confined unless the definition says
+otherwise: no privilege can be gained, all capabilities are dropped, system calls are filtered by ``seccomp.json``, the
+root is read-only, and processes, memory and processors are limited.
 """
 
 from __future__ import annotations
@@ -99,16 +99,3 @@ def _secret(secrets: Secrets) -> Iterator[str]:
         yield from (f"--volume={file}:{SECRETS}/{variable}:ro", f"--env={variable}_FILE={SECRETS}/{variable}")
     if secrets.env_file:
         yield f"--env-file=/dev/fd/{ENV_FILE}"
-
-
-def guards(launch: Container) -> tuple[str, ...]:
-    """What it gets, in words: network, limits, root, mounts."""
-    allowed = launch.network if isinstance(launch.network, str) else f"only {', '.join(launch.network)}"
-    limits = (("memory", launch.memory), ("processes", launch.pids), ("processors", f"{launch.cpus:g}"))
-    return (
-        f"network: {allowed}",
-        *(f"{what}: {limit if limit not in ('', 0, '0') else 'no limit'}" for what, limit in limits),
-        "root: read-only, 64 MB in /tmp" if launch.read_only else "root: writable, gone with the container",
-        *(f"mount: {volume}" for volume in launch.volumes),
-        *(f"port: {port} of the container, on a free one of {LOOPBACK}" for port in published(launch)),
-    )

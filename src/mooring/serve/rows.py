@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mooring.config.plan import Plan, Process, Variant
+from mooring.config.plan import Container, Plan, Process, Variant
 from mooring.nouns import InstanceRow
 from mooring.relay.listings import Listings
 from mooring.relay.views import Views
@@ -43,7 +43,7 @@ def instance_rows(running: Iterable[InstanceRow], plan: Plan, listings: Listings
 
 def dialogue(variant: Variant, era: str | None) -> str:
     """Where a server cannot ask its users anything: why, and how to change it; "" where it can."""
-    if era == "legacy" and variant.dialogue != "session" and isinstance(variant.launch, Process):
+    if era == "legacy" and variant.dialogue != "session" and isinstance(variant.launch, Process | Container):
         return 'off: one legacy process is shared by all callers; dialogue = "session" gives each caller its own'
     return ""
 
