@@ -119,6 +119,8 @@ def test_a_failed_start_says_what_to_do() -> None:
 
     assert isinstance(told(PLAIN, 125, "Error: i: image not known"), PullFailed)
     assert "could not start the container: no such runtime" in str(told(PLAIN, 125, "Error: no such runtime"))
+    assert "could not start the container: no tun" in str(told(PLAIN, 126, "server\nError: no tun"))
+    assert told(PLAIN, 127, "sh: x: not found") is error
     assert "set read_only = false" in str(told(PLAIN, 1, "OSError: [Errno 30] Read-only file system: '/x'"))
     assert told(Container("i", read_only=False), 1, "EROFS") is error
     assert "limits.memory = 1g" in str(told(PLAIN, 137, ""))

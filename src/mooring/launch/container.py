@@ -101,13 +101,15 @@ class ContainerLauncher:
         launches = {v.launch.image: v for v in variants if isinstance(v.launch, Container) and not v.unavailable}
         engines = remembered(self._state) if self._state is not None and self._runtime is None else []
         try:
-            used = (await self.runtime()).engine.name if launches or self._wanted in engines else ""
+            if launches:
+                await self.runtime()
         except (LaunchMissing, StartFailed) as error:
             _log.warning("%s", error)
             return
-        for name in engines:
-            if name != used:
-                await self._sweep_other(name)
+        async with self._choosing:  # nothing of ours can be started meanwhile
+            for name in engines:
+                if self._runtime is None or name != self._runtime.engine.name:
+                    await self._sweep_other(name)
         permits = asyncio.Semaphore(WARMING)
         await asyncio.gather(*(self._warm(variant, permits) for variant in launches.values()))
 

@@ -13,6 +13,10 @@ from mooring.launch.engine import ENGINE_FAILED, Engine, words
 
 READ_ONLY_SIGNS = ("read-only file system", "erofs", "errno 30]")
 NO_IMAGE_SIGNS = ("image not known", "no such image", "unable to find image")
+NOT_RUN = (126, 127)
+"""Exit codes of an engine's program when the command could not be run; but a server may end with them itself."""
+ENGINE_SPEAKS = ("Error: ", "docker: ")
+"""How the engine's own lines on stderr begin."""
 KILLED = 137
 """Exit code of what was ended by SIGKILL."""
 
@@ -62,8 +66,10 @@ def unenforced(engine: Engine) -> str:
 
 def explained(error: MooringError, launch: Container, engine: Engine, code: int | None, stderr: str) -> MooringError:
     """``error`` of a failed start, with what the exit code and the last lines say about it."""
-    if code == ENGINE_FAILED:
-        said = words(stderr)
+    said = words(stderr)
+    if code == ENGINE_FAILED or (
+        code in NOT_RUN and any(line.startswith(ENGINE_SPEAKS) for line in stderr.split("\n"))
+    ):
         if missing_image(code, stderr):
             return PullFailed(f"{engine.name} has no image {launch.image} any more; the next start gets it: {said}")
         return StartFailed(f"{engine.name} could not start the container: {said}")
