@@ -29,7 +29,7 @@ async def test_check_says_what_a_container_gets(kept: Kept, tmp_path: Path, prob
             "port: 8000, published on a free port of 127.0.0.1",
             "mount: /usr:/usr:ro",
         }
-        assert shut["gets"] >= {"network: none", "memory: 1g", "processes: 256", "processors: 1.0"}
+        assert shut["gets"] >= {"network: none", "memory: 1g", "processes: 256", "processors: 1"}
         assert shut["env"]["TOKEN"] == "<env PATH>"
         code, out, _ = await daemon.command("check")
         assert "Containers" in out

@@ -78,11 +78,8 @@ def _command(launch: Launch) -> tuple[str, ...]:
 def _confined(launch: Container) -> tuple[str, ...]:
     """What a container gets, in words."""
     allowed = launch.network if isinstance(launch.network, str) else f"only {', '.join(launch.network)}"
-    limits = {
-        "memory": launch.memory,
-        "processes": launch.pids or "",
-        "processors": f"{launch.cpus:g}" * bool(launch.cpus),
-    }
+    processors = f"{launch.cpus:g}" if launch.cpus else ""
+    limits = {"memory": launch.memory, "processes": launch.pids, "processors": processors}
     ports = (*(() if launch.port is None else (launch.port,)), *launch.ports) if launch.network == "open" else ()
     return (
         f"network: {allowed}",
