@@ -188,3 +188,15 @@ async def test_a_second_daemon_on_the_same_home_names_the_first(kept: Kept, tmp_
         assert f"pid {daemon.process.pid}" in err
         assert kept.names(home) == before
         assert (await called(daemon, "one_counter"))["count"] == 2
+
+
+@pytest.mark.parametrize("delay", [0.2, 0.4, 0.6])
+async def test_a_daemon_that_stops_during_starts_leaves_nothing(
+    kept: Kept, tmp_path: Path, echo: Table, delay: float
+) -> None:
+    """R15: SIGTERM can end the engine's program after it has made the container and before it starts it."""
+    servers = {"ends": containers.python("-c", "pass", port=8000), "one": echo(port=8000), "two": echo(network="none")}
+    home = tmp_path / "home"
+    async with kept.daemon(home, servers):
+        await asyncio.sleep(delay)  # wherever that is in the start: there is nothing to wait for
+    assert not kept.names(home)

@@ -16,6 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
+
 from mooring.config.plan import Container, Variant
 from mooring.errors import LaunchMissing, MooringError, NoLauncher, PullFailed, StartFailed, TimedOut
 from mooring.launch.base import Pipes, Tail, Url
@@ -162,8 +164,10 @@ class ContainerLauncher:
             tail = _tail(kept, launch)
             stack.callback(tail.close)
 
+            life = _Life(runtime, name, kept, launch)
+
             async def end() -> None:
-                await finish(_end(runtime, name, kept, launch, variant.timeouts.close))
+                await finish(life.end(variant.timeouts.close))
 
             stack.push_async_callback(end)
             try:
@@ -171,7 +175,8 @@ class ContainerLauncher:
                 tasks = await stack.enter_async_context(Tasks())
 
                 def answered() -> None:
-                    tasks.create_task(_settle(runtime, name, launch, given))
+                    life.answered = True
+                    tasks.create_task(life.settle(given))
 
                 yield LaunchedContainer(kept, runtime.engine, name, endpoint, tail, answered)
             except (StartFailed, TimedOut) as error:
@@ -220,29 +225,43 @@ async def _running(commands: Commands, name: str, kept: Kept, ports: Iterable[in
     raise StartFailed(f"The container {name} ended at once (exit code {kept.exited.result()})")
 
 
-async def _settle(runtime: Runtime, name: str, launch: Container, given: Handover) -> None:
-    """The server answers: what was for the start only is over."""
-    await forget(runtime, given)
-    if launch.cpus and "cpus" not in runtime.engine.ignored and runtime.engine.updates:
-        await runtime.commands.limit_cpus(name, launch.cpus)
+class _Life(msgspec.Struct):
+    """One container, from the start of the engine's program to its removal."""
 
+    runtime: Runtime
+    name: str
+    kept: Kept
+    launch: Container
+    answered: bool = False
 
-async def _end(runtime: Runtime, name: str, kept: Kept, launch: Container, close: float) -> None:
-    """The end of its stdin, then SIGTERM, which the engine's program passes on, then the engine's removal."""
-    if launch.port is None:
-        close /= 2
-        await asyncio.wait((kept.exited,), timeout=close)
-    else:
-        os.close(kept.stdin_fd)
-    kept.signal(signal.SIGTERM)
-    await asyncio.wait((kept.exited,), timeout=close)
-    code = kept.exited.result() if kept.exited.done() else None
-    if code is None or code < 0 or code == ENGINE_FAILED:
-        await runtime.remove(name)
-    if code is not None and code < 0:  # the program was killed: nobody knows what the engine was at
-        await asyncio.sleep(LATE)
-        await runtime.remove(name)
-    await kept.end(LINGER, ask=False)
+    async def settle(self, given: Handover) -> None:
+        """The server answers: what was for the start only is over."""
+        await forget(self.runtime, given)
+        engine, cpus = self.runtime.engine, self.launch.cpus
+        if cpus and "cpus" not in engine.ignored and engine.updates:
+            await self.runtime.commands.limit_cpus(self.name, cpus)
+
+    async def end(self, close: float) -> None:
+        """The end of its stdin, then SIGTERM, which the engine's program passes on, then the engine's removal."""
+        if self.launch.port is None:
+            close /= 2
+            await self._exited(close)
+        else:
+            os.close(self.kept.stdin_fd)
+        by_itself = self.kept.exited.done()
+        self.kept.signal(signal.SIGTERM)
+        await self._exited(close)
+        code = self.kept.exited.result() if self.kept.exited.done() else None
+        cut_off = (code is not None and code < 0) or not (by_itself or self.answered)
+        if code is None or code == ENGINE_FAILED or cut_off:
+            await self.runtime.remove(self.name)
+        if cut_off:  # nobody knows what the engine was at, and whether it goes on
+            await asyncio.sleep(LATE)
+            await self.runtime.remove(self.name)
+        await self.kept.end(LINGER, ask=False)
+
+    async def _exited(self, limit: float) -> None:
+        await asyncio.wait((self.kept.exited,), timeout=limit)
 
 
 def _container(variant: Variant) -> Container:
