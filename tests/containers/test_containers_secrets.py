@@ -98,3 +98,28 @@ async def test_what_docker_cannot_take_as_a_variable_is_refused(
         else:
             assert 'as = "file"' in str(answer)
             assert "s3cr3t" not in str(answer)
+
+
+async def test_credentials_go_over_stdin_into_a_container(
+    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R22 A6: an SMCP server in a container: no inspection, no variable and no file has them."""
+    monkeypatch.setenv("A_TOKEN", VARIABLE)
+    script = tmp_path / "ledger.py"
+    script.write_text(
+        "from mooring.smcp import credentials\n"
+        "values = credentials(required={'DB_PASS': 'of the database'})\n"
+        "assert values['DB_PASS'].startswith('s3cr3t-variable')\n"
+        "from mooring.testing.echo import main\n"
+        "main()\n"
+    )
+    table = containers.python(
+        "/ledger.py", volumes=[f"{script}:/ledger.py:ro"], network="none", credentials={"DB_PASS": {"env": "A_TOKEN"}}
+    )
+    home = tmp_path / "home"
+    async with kept.daemon(home, {"one": table}) as daemon:
+        assert await called(daemon, "one_echo", n=1) == {"n": 1}
+        (name,) = kept.names(home)
+        places = [daemon.output, json.dumps(containers.inspected(kept.engine, name)), _command_lines()]
+        places += [file.read_text("utf-8", "replace") for file in home.rglob("*") if file.is_file()]
+        assert not [place for place in places if VARIABLE in place]

@@ -87,8 +87,8 @@ def test_the_seccomp_profile_refuses_by_default_and_names_what_leads_out() -> No
     [
         (PLAIN, ""),
         (Container("i", network="none", port=80), ""),
-        (Container("i", credentials={}), "SMCP"),
-        (Container("i", network=("a:1",)), "a list of hosts"),
+        (Container("i", credentials={}), ""),
+        (Container("i", network=("a:1",)), ""),
         (Container("i", network="none", ports=(1,)), 'ports need network = "open"'),
         (Container("i", volumes=("x",)), 'the volume "x"'),
         (Container("i", volumes=("x:y",)), 'the volume "x:y"'),
@@ -100,14 +100,14 @@ def test_what_no_engine_could_start_is_said_in_the_plan(launch: Container, why: 
     assert why in said if why else said == ""
 
 
-def test_a_closed_network_is_refused_where_it_cannot_be_entered() -> None:
+def test_a_guarded_network_is_refused_where_it_cannot_be_entered() -> None:
     """R25: never opened instead."""
-    closed = Container("i", network="none", port=80)
-    rootless = Engine("podman", "p", "5", rootless=True)
-    assert obstacles.unreachable(closed, PODMAN, root=True) == ""
-    assert "may not enter" in obstacles.unreachable(closed, rootless, root=True)
-    assert "may not enter" in obstacles.unreachable(closed, PODMAN, root=False)
-    assert obstacles.unreachable(Container("i", network="none"), rootless, root=False) == ""
+    far = Engine("podman", "p", "5", local=False)
+    for guarded in (Container("i", network="none", port=80), Container("i", network=("a:1",))):
+        assert obstacles.unreachable(guarded, PODMAN) == ""
+        assert "not on this machine" in obstacles.unreachable(guarded, far)
+    for other in (Container("i", network="none"), Container("i", port=80)):
+        assert obstacles.unreachable(other, far) == ""
 
 
 def test_a_failed_start_says_what_to_do() -> None:
@@ -144,7 +144,7 @@ def test_registries_are_kept_as_written(image: str, full: str) -> None:
 
 def test_names_tell_homes_and_instances_apart(tmp_path: Path) -> None:
     """R7: the same in every run, another for another home, definition or scope."""
-    one, other = (installation_id(b"k" * 32, Path(place)) for place in ("/a", "/b"))
+    one, other = (installation_id(b"k" * 32, place) for place in ("/a", "/b"))
     key = InstanceKey("v", "d", "w:alice")
     name = container_name("my server", one, key)
     assert name == container_name("my server", one, key)

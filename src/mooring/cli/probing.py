@@ -16,12 +16,13 @@ from mooring.config.names import did_you_mean
 from mooring.config.plan import Container, Plan, Process, Variant, credentials
 from mooring.config.schema import Loaded
 from mooring.errors import MooringError, StartFailed
-from mooring.launch.base import Launched, Launcher, Pipes, unheard
+from mooring.launch.base import Launched, Launcher, Pipes, Preparing, unheard
 from mooring.launch.kept import Keeper
 from mooring.nouns import ProbeRow, Problem
 from mooring.plugins.hooks import Context
 from mooring.plugins.manager import collect
 from mooring.serve.builtin import Builtin
+from mooring.serve.containers import Containers
 from mooring.serve.kinds import unsupported
 from mooring.serve.starter import kind
 
@@ -50,7 +51,7 @@ def probed(written: Loaded, plan: Plan) -> tuple[ProbeRow, ...]:
     ]
     import uvloop  # as the daemon runs
 
-    return uvloop.run(_probed(asked)) if asked else ()
+    return uvloop.run(_probed(asked, plan.gateway.engine)) if asked else ()
 
 
 def problems(written: Loaded, rows: tuple[ProbeRow, ...]) -> Iterator[Problem]:
@@ -82,10 +83,11 @@ def compared(variant: Variant, schema: Schema) -> ProbeRow:
     )
 
 
-async def _probed(asked: list[Variant]) -> tuple[ProbeRow, ...]:
+async def _probed(asked: list[Variant], engine: str) -> tuple[ProbeRow, ...]:
     places = asyncio.Semaphore(TOGETHER)
     async with Keeper() as keeper:
-        launchers = collect({"mooring": Builtin(keeper, unheard)}, Context("")).by_kind()
+        containers = Containers(keeper, None, lambda: engine, unheard)
+        launchers = collect({"mooring": Builtin(keeper, unheard, containers)}, Context("")).by_kind()
         return tuple(await asyncio.gather(*(_probe(variant, launchers, places) for variant in asked)))
 
 
@@ -101,6 +103,9 @@ async def _schema(variant: Variant, launcher: Launcher) -> Schema:
     """Launch it with the flag and read what it prints. Raises MooringError."""
     limit = variant.timeouts.ready
     asked = msgspec.structs.replace(variant, launch=_asking(variant.launch))
+    if isinstance(launcher, Preparing):
+        async with asyncio.timeout(variant.timeouts.pull):
+            await launcher.prepare(asked, _unseen, _unseen)
     async with launcher.launch(asked, asked.key("probe"), {}) as launched:
         try:
             async with asyncio.timeout(limit):
@@ -113,6 +118,10 @@ async def _schema(variant: Variant, launcher: Launcher) -> Schema:
             said = launched.stderr.text(3)
             why = "it does not know" if b"+READY" in printed else "it printed no schema for"
             raise StartFailed(f"{why} {FLAG}{f'; it said: {said}' if said else ''}") from None
+
+
+def _unseen(_: str) -> None:
+    """Nobody watches the steps."""
 
 
 def _asking(launch: object) -> Process | Container:

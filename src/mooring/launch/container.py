@@ -20,13 +20,14 @@ import msgspec
 
 from mooring.config.plan import Container, Variant
 from mooring.errors import LaunchMissing, MooringError, NoLauncher, PullFailed, StartFailed, TimedOut
-from mooring.launch.base import Pipes, Tail, Url
+from mooring.launch.base import Pipes, Report, Tail, Url, unheard
 from mooring.launch.engine import ENGINE_FAILED, Commands, Engine, Facts, choose
 from mooring.launch.guards import LOOPBACK, published, run_arguments
 from mooring.launch.handover import Handover, forget, handover
 from mooring.launch.http_process import Output
 from mooring.launch.kept import Keeper, Kept, finish
 from mooring.launch.obstacles import (
+    entered,
     explained,
     missing_image,
     sources,
@@ -75,8 +76,11 @@ class ContainerLauncher:
 
     kinds: ClassVar[tuple[str, ...]] = ("container",)
 
-    def __init__(self, keeper: Keeper, wanted: str, installation: str, state: Path | None) -> None:
+    def __init__(
+        self, keeper: Keeper, wanted: str, installation: str, state: Path | None, report: Report = unheard
+    ) -> None:
         """``wanted``: ``gateway.engine``; ``installation`` and ``state``: see ``launch.runtime``."""
+        self._report = report
         self._keeper = keeper
         self._wanted = wanted
         self._installation = installation
@@ -139,7 +143,7 @@ class ContainerLauncher:
         launch = _container(variant)
         runtime = await self.runtime()
         if runtime.engine.ignored:
-            said(unenforced(runtime.engine))
+            self._report("limits.ignored", variant, {"reason": unenforced(runtime.engine)})
         try:
             await runtime.images.get(launch, phase, said)
         except PullFailed as error:
@@ -152,7 +156,7 @@ class ContainerLauncher:
         """See ``launch.base.Launcher``. Leaving takes at most ``timeouts.close`` seconds and the time the engine needs
         to kill and remove. Raises NoLauncher, LaunchMissing, PullFailed and StartFailed."""
         launch, runtime = _container(variant), await self.runtime()
-        if why_not := unreachable(launch, runtime.engine, os.geteuid() == 0):
+        if why_not := unreachable(launch, runtime.engine):
             raise NoLauncher(f'Server "{variant.server}" cannot be started: {why_not}.', server=variant.server)
         if runtime.engine.local and (path := _missing(launch.volumes)):
             raise StartFailed(f'Server "{variant.server}": its volume {path} does not exist. Make it first.')
@@ -171,7 +175,7 @@ class ContainerLauncher:
 
             stack.push_async_callback(end)
             try:
-                endpoint = await self._endpoint(stack, runtime, name, kept, launch)
+                endpoint = await self._endpoint(stack, variant, runtime, name, kept, launch)
                 tasks = await stack.enter_async_context(Tasks())
 
                 def answered() -> None:
@@ -197,22 +201,43 @@ class ContainerLauncher:
             raise StartFailed(f"{runtime.engine.program} could not be run: {error}", phase="start") from error
 
     async def _endpoint(
-        self, stack: AsyncExitStack, runtime: Runtime, name: str, kept: Kept, launch: Container
+        self, stack: AsyncExitStack, variant: Variant, runtime: Runtime, name: str, kept: Kept, launch: Container
     ) -> Pipes | Url:
-        if launch.port is None:
-            return Pipes(reader=kept.stdout_fd, writer=kept.stdin_fd)
-        facts = await _running(runtime.commands, name, kept, published(launch))
-        if launch.network == "open":
-            for port in launch.ports:
-                _log.info("%s: port %d is on %s:%d", name, port, LOOPBACK, facts.ports[port])
-            return Url(f"http://{LOOPBACK}:{facts.ports[launch.port]}{launch.path}", transport=launch.transport)
-        from mooring.launch.netns import door
-
+        pipes = Pipes(reader=kept.stdout_fd, writer=kept.stdin_fd)
+        if launch.port is None and not entered(launch):
+            return pipes
         try:
-            path = await stack.enter_async_context(door(facts.pid, launch.port))
-        except OSError as error:
-            raise StartFailed(f"The network namespace of {name} cannot be entered: {error}") from error
-        return Url(f"http://{LOOPBACK}:{launch.port}{launch.path}", transport=launch.transport, socket=path)
+            facts = await _running(runtime.commands, name, kept, published(launch))
+            path = await self._opened(stack, variant, facts, kept, launch) if entered(launch) else None
+        except BaseException:
+            if launch.port is None:  # nobody took the pipes over
+                os.close(pipes.reader)
+                os.close(pipes.writer)
+            raise
+        if launch.port is None:
+            return pipes
+        for port in launch.ports:
+            _log.info("%s: port %d is on %s:%d", name, port, LOOPBACK, facts.ports[port])
+        port = facts.ports[launch.port] if path is None else launch.port
+        return Url(f"http://{LOOPBACK}:{port}{launch.path}", transport=launch.transport, socket=path)
+
+    async def _opened(
+        self, stack: AsyncExitStack, variant: Variant, facts: Facts, kept: Kept, launch: Container
+    ) -> str | None:
+        """Open what its network allows; for HTTP the path of a socket that leads to its port. Raises StartFailed."""
+        from mooring.launch.door import door
+        from mooring.launch.egress_proxy import egress, proxy_port
+        from mooring.launch.netns import network_of
+
+        def denied(peer: str, reason: str) -> None:
+            self._report("egress.denied", variant, {"peer": peer, "reason": reason})
+
+        network = stack.enter_context(network_of(facts.pid))
+        if kept.exited.done():  # or the number could be somebody else's
+            raise StartFailed("The container ended while its network was set up")
+        if isinstance(launch.network, tuple):
+            await stack.enter_async_context(egress(network, launch.network, denied, proxy_port(launch.port)))
+        return None if launch.port is None else await stack.enter_async_context(door(network, launch.port))
 
 
 async def _running(commands: Commands, name: str, kept: Kept, ports: Iterable[int]) -> Facts:

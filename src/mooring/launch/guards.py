@@ -46,7 +46,7 @@ def run_arguments(
     arguments += _confined(engine, launch)
     arguments += _network(launch)
     arguments += (f"--volume={volume}" for volume in launch.volumes)
-    arguments += (f"--env={name}={value}" for name, value in launch.env.items())
+    arguments += (f"--env={name}={value}" for name, value in {**launch.env, **_proxy(launch)}.items())
     arguments += _secret(secrets)
     return [*arguments, image, *launch.args]
 
@@ -83,6 +83,15 @@ def _network(launch: Container) -> Iterator[str]:
         return
     for port in published(launch):
         yield f"--publish={LOOPBACK}::{port}"
+
+
+def _proxy(launch: Container) -> dict[str, str]:
+    """How the server finds the only way out, where its network is a list."""
+    if isinstance(launch.network, str):
+        return {}
+    from mooring.launch.egress_proxy import proxy_environment, proxy_port
+
+    return proxy_environment(launch.network, proxy_port(launch.port))
 
 
 def published(launch: Container) -> list[int]:

@@ -43,8 +43,9 @@ async def handover(
 
     Raises StartFailed, and NoLauncher for what cannot be handed over.
     """
-    variables = {variable: value for variable, value in values.items() if not refs[variable].as_file}
-    files = {variable: value for variable, value in values.items() if refs[variable].as_file}
+    given = {variable: values[variable] for variable in refs if variable in values}  # whatever else there is
+    variables = {variable: value for variable, value in given.items() if not refs[variable].as_file}
+    files = {variable: value for variable, value in given.items() if refs[variable].as_file}
     async with AsyncExitStack() as stack:
         mounted = stack.enter_context(_in_memory(runtime, files)) if files else {}
         if not variables:

@@ -17,6 +17,7 @@ NOT_RUN = (126, 127)
 """Exit codes of an engine's program when the command could not be run; but a server may end with them itself."""
 ENGINE_SPEAKS = ("Error: ", "docker: ")
 """How the engine's own lines on stderr begin."""
+OPEN_OR_NONE = 'network = "open" works, and "none" for servers without a port'
 KILLED = 137
 """Exit code of what was ended by SIGKILL."""
 
@@ -25,10 +26,6 @@ def unsupported(launch: Launch) -> str:
     """Why no engine could start it, "" when one can."""
     if not isinstance(launch, Container):
         return "it is not an image"
-    if launch.credentials is not None:
-        return "the SMCP credential handshake (credentials) is not supported yet"
-    if isinstance(launch.network, tuple):
-        return 'a list of hosts in network is not supported yet; "none" and "open" are'
     if launch.network != "open" and launch.ports:
         return 'ports need network = "open"'
     return volume_fault(launch.volumes)
@@ -49,14 +46,16 @@ def sources(volumes: Iterable[str]) -> list[str]:
     return [source for source in (volume.partition(":")[0] for volume in volumes) if "/" in source]
 
 
-def unreachable(launch: Container, engine: Engine, root: bool) -> str:
-    """Why this engine cannot run it as it is meant; "" when it can. ``root``: whether Mooring may enter namespaces."""
-    if launch.port is None or launch.network == "open":
+def unreachable(launch: Container, engine: Engine) -> str:
+    """Why this engine cannot run it as it is meant; "" when it can."""
+    if engine.local or not entered(launch):
         return ""
-    if engine.rootless or not engine.local or not root:
-        what = f"{engine} runs containers whose network Mooring may not enter"
-        return f'{what}, so a server with a port and no network cannot be reached: use network = "open", or no port'
-    return ""
+    return f"{engine} runs containers that are not on this machine, so their network cannot be guarded: {OPEN_OR_NONE}"
+
+
+def entered(launch: Container) -> bool:
+    """Whether its network has to be entered: for the list of what it may reach, or to reach its port."""
+    return isinstance(launch.network, tuple) or (launch.network == "none" and launch.port is not None)
 
 
 def unenforced(engine: Engine) -> str:

@@ -166,6 +166,6 @@ def remove_folder(folder: Path) -> None:
         folder.rmdir()
 
 
-def installation_id(key: bytes, state: Path) -> str:
+def installation_id(key: bytes, state: str) -> str:
     """What tells the containers of one home from those of any other, a copy of it included. Pure."""
     return hashlib.sha256(key + os.fsencode(state)).hexdigest()[:16]

@@ -5,6 +5,7 @@ Made by ``serve.app``, which tells it the plan after boot and after each reload.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from mooring.config.home import Home
 from mooring.config.plan import Container, Plan, Variant
+from mooring.launch.base import Report
 from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey
 
@@ -27,8 +29,9 @@ class Containers:
 
     kinds: ClassVar[tuple[str, ...]] = ("container",)
 
-    def __init__(self, keeper: Keeper, home: Home | None, engine: Callable[[], str]) -> None:
+    def __init__(self, keeper: Keeper, home: Home | None, engine: Callable[[], str], report: Report) -> None:
         """``home`` None: a library, nothing of which outlives its process. ``engine``: ``gateway.engine``."""
+        self._report = report
         self._keeper = keeper
         self._home = home
         self._engine = engine
@@ -37,7 +40,7 @@ class Containers:
     async def look_after(self, plan: Plan) -> None:
         """See ``ContainerLauncher.look_after``; nothing happens, and nothing is loaded, where there is no container."""
         variants = [variant for variant in plan.variants.values() if isinstance(variant.launch, Container)]
-        if variants or (self._home is not None and (self._home.state / MARKER).exists()):
+        if variants or (self._home is not None and os.path.exists(os.path.join(self._home.state, MARKER))):
             await self._loaded().look_after(variants)
 
     async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
@@ -54,10 +57,12 @@ class Containers:
 
     def _loaded(self) -> ContainerLauncher:
         if self._launcher is None:
+            from pathlib import Path
+
             from mooring.launch.container import ContainerLauncher
 
-            state = self._home.state if self._home else None
-            self._launcher = ContainerLauncher(self._keeper, self._engine(), self._installation(), state)
+            state = Path(self._home.state) if self._home else None
+            self._launcher = ContainerLauncher(self._keeper, self._engine(), self._installation(), state, self._report)
         return self._launcher
 
     def _installation(self) -> str:
