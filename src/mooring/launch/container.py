@@ -46,6 +46,8 @@ LINGER = 10.0
 """Seconds for the engine's own helpers to tidy up behind a container that has ended."""
 LATE = 1.0
 """Seconds after which a container is looked for again whose start was cut off: the engine may have gone on with it."""
+SETTLE = 1.0
+"""Seconds after the first answer for what is no hurry: the call that waited for the start comes first."""
 LAST_WORD = 2.0
 """Seconds for the exit code of a container that stopped talking."""
 WARMING = 2
@@ -261,6 +263,7 @@ class _Life(msgspec.Struct):
 
     async def settle(self, given: Handover) -> None:
         """The server answers: what was for the start only is over."""
+        await asyncio.sleep(SETTLE)
         await forget(self.runtime, given)
         engine, cpus = self.runtime.engine, self.launch.cpus
         if cpus and "cpus" not in engine.ignored and engine.updates:
