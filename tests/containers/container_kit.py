@@ -31,9 +31,13 @@ class Kept:
         place = Home.locate({"MOORING_HOME": str(home)})
         return f"{LABEL}={installation_id(Secrets(place).installation_key(), place.state)}"
 
-    def names(self, home: Path, running: bool = False) -> set[str]:
+    def names(self, home: Path) -> set[str]:
         """What the engine has of a home's containers."""
-        return containers.names(self.engine, self.label(home), running)
+        return containers.names(self.engine, self.label(home))
+
+    def ids(self, home: Path) -> set[str]:
+        """The same by id."""
+        return containers.ids(self.engine, self.label(home))
 
     @asynccontextmanager
     async def daemon(self, home: Path, servers: dict[str, Any], *more: Any, **gateway: Any) -> AsyncGenerator[Daemon]:

@@ -75,10 +75,18 @@ def command(engine: str, *arguments: str, stdin: bytes | None = None) -> str:
     return done.stdout.decode()
 
 
-def names(engine: str, label: str = "mooring.installation", running: bool = False) -> set[str]:
+def names(engine: str, label: str = "mooring.installation") -> set[str]:
     """The names of all containers with ``label``, running or not."""
-    state = [] if running else ["--all"]
-    return set(command(engine, "ps", *state, "--filter", f"label={label}", "--format", "{{.Names}}").split())
+    return _listed(engine, label, "{{.Names}}")
+
+
+def ids(engine: str, label: str = "mooring.installation") -> set[str]:
+    """Their ids: a container that was made anew has another one."""
+    return _listed(engine, label, "{{.ID}}")
+
+
+def _listed(engine: str, label: str, field: str) -> set[str]:
+    return set(command(engine, "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", field).split())
 
 
 def inspected(engine: str, name: str) -> dict[str, Any]:
