@@ -41,6 +41,7 @@ def kept(engine: str) -> Iterator[Kept]:
     left = {name for home in kept.homes for name in kept.names(home)}
     containers.remove(engine, sorted(left))
     assert not left
+    assert not {name for home in kept.homes for name in kept.secrets(home)}
 
 
 @pytest.fixture

@@ -35,6 +35,14 @@ class Kept:
         """What the engine has of a home's containers."""
         return containers.names(self.engine, self.label(home))
 
+    def secrets(self, home: Path) -> set[str]:
+        """What Podman keeps of a home's secrets."""
+        if self.engine == "docker":
+            return set()
+        prefix = f"mooring-{self.label(home).partition('=')[2]}-"
+        listed = containers.command("podman", "secret", "ls", "--format", "{{.Name}}").split()
+        return {name for name in listed if name.startswith(prefix)}
+
     def ids(self, home: Path) -> set[str]:
         """The same by id."""
         return containers.ids(self.engine, self.label(home))

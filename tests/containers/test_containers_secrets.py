@@ -35,7 +35,7 @@ async def test_secrets_reach_the_container_and_nothing_else(
         places = [daemon.output, str(await daemon.mooring.ps()), (await daemon.command("check"))[1], _command_lines()]
         places += [file.read_text("utf-8", "replace") for file in home.rglob("*") if file.is_file()]
         assert not [place for place in places if "s3cr3t" in place]
-        await wait_for(lambda: not _stored(kept), LIMIT, 0.05)
+        await wait_for(lambda: not kept.secrets(home), LIMIT, 0.05)
     assert not list(Path("/dev/shm").glob(f"mooring-{kept.label(home).partition('=')[2]}-*"))
 
 
@@ -55,14 +55,6 @@ def _command_lines() -> str:
         except OSError:
             continue
     return "\n".join(lines)
-
-
-def _stored(kept: Kept) -> bool:
-    """Whether Podman still keeps secrets of ours: it needs them for the start only."""
-    if kept.engine == "docker":
-        return False
-    id = kept.label(kept.homes[0]).partition("=")[2]
-    return f"mooring-{id}" in containers.command("podman", "secret", "ls", "--format", "{{.Name}}")
 
 
 async def test_a_rotated_secret_is_another_container(

@@ -77,9 +77,9 @@ async def _store(runtime: Runtime, ready: Handover, variables: Mapping[str, str]
 
 async def forget(runtime: Runtime, ready: Handover) -> None:
     """Have Podman forget what it kept; the container has it. May be called again."""
-    stored, ready.stored = ready.stored, ()
-    if stored:
-        await runtime.commands.run("secret", "rm", *stored)
+    if ready.stored:
+        await runtime.commands.run("secret", "rm", *ready.stored)
+        ready.stored = ()  # not before: a cancellation in between leaves the rest to the end of the block
 
 
 @contextmanager
