@@ -37,6 +37,10 @@ class Principal(msgspec.Struct, frozen=True):
     variant: str | None = None
     tools: tuple[str, ...] = ()
     """Globs on advertised names; empty allows all."""
+    name: str = ""
+    """The key's name in its workspace; the configuration may hold a policy for it."""
+    bare: bool = False
+    """It came by the endpoint of its one variant (``/s/<variant>/mcp``), where names have no prefix."""
 
 
 class Facts(msgspec.Struct, frozen=True):

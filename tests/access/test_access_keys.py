@@ -71,7 +71,7 @@ async def room() -> AsyncIterator[Room]:
 
 async def test_a_new_key_opens_its_workspace_within_its_limits(room: Room) -> None:
     key = await room.keys.create("alice", "ci", 2000.0, ("list",), "time-0a1b2c", ("time_*",))
-    expected = Principal(key.id, "alice", ("list",), "time-0a1b2c", ("time_*",))
+    expected = Principal(key.id, "alice", ("list",), "time-0a1b2c", ("time_*",), "ci")
     assert room.keys.principal(key.key) == expected
     assert room.reloaded().principal(key.key) == expected
     assert key.workspace == "alice"

@@ -10,7 +10,7 @@ import pytest
 from mooring.access import login as login_module
 from mooring.access.keys import Keys
 from mooring.access.login import PEERS, QUIET, Login, is_loopback
-from mooring.config.plan import Workspace
+from mooring.config.plan import Mount, Workspace
 from mooring.errors import MooringError, Refused, Unauthenticated
 from mooring.nouns import NewKey, Principal
 from mooring.observe.events import Event, Events
@@ -30,7 +30,7 @@ class Door:
 
     def refusal(self, authorization: str | None, workspace: str | None = None, peer: str = ELSEWHERE) -> MooringError:
         with pytest.raises((Unauthenticated, Refused)) as caught:
-            self.login(authorization, workspace, peer)
+            self.login(authorization, workspace, None, peer)
         assert isinstance(caught.value, MooringError)
         return caught.value
 
@@ -51,7 +51,7 @@ async def door() -> AsyncIterator[Door]:
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", " Bearer "])
 @pytest.mark.parametrize("workspace", [None, "alice"])
 async def test_a_valid_key_opens_its_workspace(door: Door, scheme: str, workspace: str | None) -> None:
-    principal = door.login(f"{scheme} {door.key.key} ", workspace, ELSEWHERE)
+    principal = door.login(f"{scheme} {door.key.key} ", workspace, None, ELSEWHERE)
     assert principal == Principal(door.key.id, "alice")
     assert door.reported == []
 
@@ -93,7 +93,7 @@ async def test_a_key_of_a_workspace_that_left_the_configuration_is_inert_until_i
     for workspace in (None, "alice"):
         assert isinstance(door.refusal(door.bearer(), workspace), Refused)
     door.workspaces["alice"] = alice
-    assert door.login(door.bearer(), "alice", ELSEWHERE).workspace == "alice"
+    assert door.login(door.bearer(), "alice", None, ELSEWHERE).workspace == "alice"
 
 
 class TestAnonymous:
@@ -105,12 +105,12 @@ class TestAnonymous:
         return door
 
     async def test_from_this_machine_the_named_workspace_opens_without_a_key(self, door: Door) -> None:
-        assert door.login(None, "open", HERE) == Principal("anonymous:open", "open")
+        assert door.login(None, "open", None, HERE) == Principal("anonymous:open", "open")
 
     async def test_without_a_name_it_opens_only_when_it_is_the_only_one(self, door: Door) -> None:
         assert isinstance(door.refusal(None, None, HERE), Unauthenticated)
         door.workspaces = {"open": Workspace("open", anonymous=True)}
-        assert door.login(None, None, HERE).workspace == "open"
+        assert door.login(None, None, None, HERE).workspace == "open"
         door.workspaces = {"shut": Workspace("shut")}
         assert isinstance(door.refusal(None, None, HERE), Unauthenticated)
         door.workspaces = {}
@@ -164,7 +164,7 @@ async def test_further_failures_of_a_peer_are_counted_and_reported_later(door: D
 async def test_failures_slow_nobody_down_who_has_a_key(door: Door) -> None:
     for _ in range(1000):
         door.refusal(None, peer=HERE)
-    assert door.login(door.bearer(), None, HERE).workspace == "alice"
+    assert door.login(door.bearer(), None, None, HERE).workspace == "alice"
 
 
 async def test_the_memory_of_failures_is_bounded(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +183,27 @@ async def test_a_login_is_cheap(door: Door) -> None:
     for _ in range(10):
         started = time.perf_counter()
         for _ in range(100):
-            door.login(authorization, "alice", HERE)
+            door.login(authorization, "alice", None, HERE)
         rounds.append((time.perf_counter() - started) / 100)
     assert min(rounds) < 50e-6
+
+
+async def test_the_endpoint_of_a_variant_wants_a_key_that_is_restricted_to_it(door: Door) -> None:
+    door.workspaces["alice"] = Workspace("alice", (Mount("alice", "git", "git", "git"),))
+    key = await door.keys.create("alice", variant="git")
+    principal = door.login(f"Bearer {key.key}", None, "git", ELSEWHERE)
+    assert (principal.workspace, principal.variant, principal.bare) == ("alice", "git", True)
+    assert not door.login(f"Bearer {key.key}", "alice", None, ELSEWHERE).bare
+    gone = await door.keys.create("alice", variant="gone")
+    texts = set()
+    for bearer, variant in ((door.bearer(), "git"), (f"Bearer {key.key}", "time"), (f"Bearer {gone.key}", "gone")):
+        with pytest.raises(Refused) as caught:
+            door.login(bearer, None, variant, ELSEWHERE)
+        texts.add(str(caught.value))
+    assert texts == {str(Refused())}
+
+
+async def test_nobody_is_anonymous_at_the_endpoint_of_a_variant(door: Door) -> None:
+    door.workspaces = {"open": Workspace("open", (Mount("open", "git", "git", "git"),), anonymous=True)}
+    with pytest.raises(Unauthenticated):
+        door.login(None, None, "git", HERE)

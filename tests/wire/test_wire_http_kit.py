@@ -104,7 +104,7 @@ class StubRelay:
         return result({"content": [{"type": "text", "text": name}], **modern})
 
 
-def login(authorization, workspace, peer) -> Principal:
+def login(authorization, workspace, variant, peer) -> Principal:
     """Keys "Bearer <workspace>-<n>"; "Bearer alice-1" and "Bearer alice-2" are two keys of one workspace."""
     if authorization is None or not authorization.startswith("Bearer ") or "-" not in authorization:
         raise Unauthenticated

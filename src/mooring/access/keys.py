@@ -42,11 +42,16 @@ class Keys:
 
     def __init__(self, store: Store, events: Events, clock: Callable[[], float] = time.time) -> None:
         self.on_revoked: list[Callable[[str], None]] = []
-        """Called with the key id when its token stops being valid (revoked, rotated, replaced): end its sessions."""
+        """Called with the key id when its token stops being valid (revoked, rotated, replaced, expired): end its
+        sessions."""
+        self.changed = asyncio.Event()
+        """Set whenever a key may have come that ends by itself; ``access.expiry`` clears it."""
         self.events = events
         self._store = store
         self._clock = clock
         self._rows: dict[str, KeyRow] = {}
+        self._ended: set[str] = set()
+        """Expired keys whose sessions were ended."""
         self._known: dict[bytes, _Known] = {}
         """By the first bytes of the hash; the rest is compared in constant time."""
         # Changes wait for each other: each decides on what the one before has left in memory.
@@ -173,15 +178,31 @@ class Keys:
             if not row.revoked:
                 await self._store.run("revoke_key", lambda: self._end(row), id=key_id, now=self._clock())
 
+    def expire(self) -> float | None:
+        """End what keys that have expired since the last time have opened; the seconds until the next one does, None
+        when none will. Their rows stay, marked."""
+        now = self._clock()
+        ends = [(known.row.expires_at, known.row) for known in self._known.values() if known.row.expires_at is not None]
+        for at, row in ends:
+            if at <= now and row.id not in self._ended:
+                self._ended.add(row.id)
+                self._close(row.id)
+                self._emit("key.expired", row)
+        return min((at - now for at, _ in ends if at > now), default=None)
+
     def _remember(self, hashed: bytes, row: KeyRow) -> None:
         self._rows[row.id] = row
+        self.changed.set()
         if not row.revoked:
-            principal = Principal(row.id, row.workspace, row.scopes, row.variant, row.tools)
+            principal = Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name)
             self._known[hashed[:8]] = _Known(hashed, row, principal)
 
     def _forget(self, key_id: str) -> None:
         """The key's token is worth nothing from here on."""
         self._known = {index: known for index, known in self._known.items() if known.row.id != key_id}
+        self._close(key_id)
+
+    def _close(self, key_id: str) -> None:
         for ended in self.on_revoked:
             ended(key_id)
 

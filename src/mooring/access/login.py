@@ -45,12 +45,12 @@ class Login:
         self._clock = clock
         self._failures: dict[str, _Failures] = {}
 
-    def __call__(self, authorization: str | None, workspace: str | None, peer: str) -> Principal:
-        """``authorization``: the header's value; ``workspace``: the one the path names, or None; ``peer``: the
-        caller's IP address. Raises Unauthenticated when no valid key came, Refused when a valid key does not open what
-        the path names."""
+    def __call__(self, authorization: str | None, workspace: str | None, variant: str | None, peer: str) -> Principal:
+        """``authorization``: the header's value; ``workspace``, ``variant``: what the path names, if it does; ``peer``:
+        the caller's IP address. Raises Unauthenticated when no valid key came, Refused when a valid key does not open
+        what the path names."""
         if authorization is None:
-            return self._anonymous(workspace, peer)
+            return self._anonymous(workspace, variant, peer)
         scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != "bearer":
             self._fail(Unauthenticated(), "not a bearer token", peer)
@@ -63,15 +63,24 @@ class Login:
         if principal.workspace not in self._workspaces():
             # 403 and not 401: the key is genuine, and a 401 would send clients off to look for an OAuth server.
             self._fail(Refused(), "the key's workspace is not in the configuration", peer, principal)
-        return principal
+        return principal if variant is None else self._bare(principal, variant, peer)
 
-    def _anonymous(self, workspace: str | None, peer: str) -> Principal:
+    def _bare(self, principal: Principal, variant: str, peer: str) -> Principal:
+        """The principal at the endpoint of one variant, which is for keys that are restricted to it."""
+        if principal.variant != variant:
+            self._fail(Refused(), "the key is not restricted to the variant of the path", peer, principal)
+        mounts = self._workspaces()[principal.workspace].mounts
+        if not any(mount.variant == variant for mount in mounts):
+            self._fail(Refused(), "the key's variant is not in its workspace", peer, principal)
+        return msgspec.structs.replace(principal, bare=True)
+
+    def _anonymous(self, workspace: str | None, variant: str | None, peer: str) -> Principal:
         """The principal of a request without credentials, where the workspace allows that from this machine."""
         workspaces = self._workspaces()
         if workspace is None and len(workspaces) == 1:
             workspace = next(iter(workspaces))
         allowed = workspace is not None and workspace in workspaces and workspaces[workspace].anonymous
-        if workspace is None or not allowed or not is_loopback(peer):
+        if workspace is None or variant is not None or not allowed or not is_loopback(peer):
             self._fail(Unauthenticated(), "no key", peer)
         return Principal(f"anonymous:{workspace}", workspace)
 

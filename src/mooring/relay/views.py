@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
-from mooring.config.plan import Plan, Workspace
+import msgspec
+
+from mooring.config.plan import Mount, Plan, Workspace
 from mooring.errors import Refused
 from mooring.nouns import Principal
 from mooring.relay.listings import Listings
@@ -25,11 +27,14 @@ class _Room:
 
     def __init__(self) -> None:
         self.table: Table | None = None
+        self.bare: dict[str, Table] = {}
+        """By variant: that one alone, its names without a prefix."""
         self.views: dict[Principal, View] = {}
         self.uris: OrderedDict[str, str] = OrderedDict()
 
     def forget_views(self) -> None:
         self.table = None
+        self.bare.clear()
         self.views.clear()
 
 
@@ -113,8 +118,19 @@ class Views:
 
     def _table(self, workspace: Workspace, room: _Room) -> Table:
         if room.table is None:
-            room.table = build(workspace.mounts, self.plan.variants, self._listings.of(self.plan.variants))
+            room.table = self._built(workspace.mounts)
         return room.table
+
+    def _bare(self, workspace: Workspace, room: _Room, variant: str) -> Table:
+        table = room.bare.get(variant)
+        if table is None:
+            mount = next((mount for mount in workspace.mounts if mount.variant == variant), None)
+            mounts = () if mount is None else (msgspec.structs.replace(mount, prefix=""),)
+            table = room.bare[variant] = self._built(mounts)
+        return table
+
+    def _built(self, mounts: tuple[Mount, ...]) -> Table:
+        return build(mounts, self.plan.variants, self._listings.of(self.plan.variants))
 
     def _make(self, workspace: Workspace, principal: Principal) -> View:
         room = self._room(workspace.name)
@@ -124,7 +140,9 @@ class Views:
             for mount in workspace.mounts
             if mount.variant not in listings
         }
-        view = room.views[principal] = View(principal, self._table(workspace, room), listings, missing)
+        bare = principal.variant if principal.bare else None
+        table = self._table(workspace, room) if bare is None else self._bare(workspace, room, bare)
+        view = room.views[principal] = View(principal, table, listings, missing)
         return view
 
 

@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
+from mooring.access.expiry import expiring
 from mooring.config.home import Home
 from mooring.config.secrets import Secrets
 from mooring.errors import AlreadyRunning, MooringError
@@ -86,6 +87,7 @@ async def run(config: str | None, started: Started | None = None) -> int:
             upstream.prepare()
             tasks.create_task(_tell_tools(app))
             tasks.create_task(app.remember())
+            tasks.create_task(expiring(app.keys))
             gc.freeze()  # modules and plan are never garbage; each full collection would walk them
             gc.enable()  # ``cli.up`` turned it off
             async with reload.watching(lambda: app.plan.files, app.reload):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mooring.config.plan import Gateway, Plan
 from mooring.errors import MooringError
+from mooring.nouns import Principal
 from mooring.observe.sinks import CONTENT_TYPE
 from mooring.wire import jsonrpc
 from mooring.wire.headers import Hosts
@@ -45,10 +46,18 @@ async def fronts(app: App) -> AsyncGenerator[None, None]:
         def applied(plan: Plan) -> None:
             front.hosts = _hosts(plan.gateway, bound)
             app.public_url = _told(plan.gateway, app.endpoint)
-            front.end_sessions(lambda session: session.principal.workspace not in plan.workspaces)
+            front.end_sessions(lambda session: not _open(session.principal, plan))
 
         app.on_applied.append(applied)
         yield
+
+
+def _open(principal: Principal, plan: Plan) -> bool:
+    """Whether what a session came by is still there: its workspace, and at the endpoint of a variant that variant."""
+    workspace = plan.workspaces.get(principal.workspace)
+    if workspace is None or not principal.bare:
+        return workspace is not None
+    return any(mount.variant == principal.variant for mount in workspace.mounts)
 
 
 def _told(gateway: Gateway, endpoint: str) -> str:

@@ -174,6 +174,7 @@ class Verbs:
         replace: bool = False,
     ) -> NewKey:
         self._there(workspace)
+        self._mounted(workspace, variant)
         return await self._app.keys.create(
             workspace,
             name,
@@ -232,6 +233,13 @@ class Verbs:
         if workspace not in self._app.plan.workspaces:
             known = ", ".join(self._app.plan.workspaces) or "none"
             raise ConfigError(f'There is no workspace "{workspace}". Workspaces: {known}.')
+
+    def _mounted(self, workspace: str, variant: str | None) -> None:
+        known = [mount.variant for mount in self._app.plan.workspaces[workspace].mounts]
+        if variant is not None and variant not in known:
+            raise ConfigError(
+                f'The workspace "{workspace}" has no variant "{variant}". Its variants: {", ".join(known) or "none"}.'
+            )
 
     async def _listed(self, workspace: str) -> View:
         """The view of the local user, after first looks had their time."""

@@ -30,23 +30,29 @@ from mooring.wire.http_session import ACCEPTED, HttpCall, HttpSession, Sessions
 from mooring.wire.jsonrpc import EMPTY, INVALID_REQUEST
 from mooring.wire.session import Handler
 
-Login = Callable[[str | None, str | None, str], Principal]
-"""``login(authorization, workspace, peer)``; raises Unauthenticated or Refused."""
+Login = Callable[[str | None, str | None, str | None, str], Principal]
+"""``login(authorization, workspace, variant, peer)``, with what the path names; raises Unauthenticated or Refused."""
 Page = Callable[[Request], Awaitable[Reply]]
 """What answers another path, such as ``/healthz``; takes no body."""
 
 SESSION_IDLE = 1800.0
 """Seconds after which an unused session ends."""
 MAX_SESSIONS = 10_000
+_NOTHING = "nothing here; MCP is at /mcp, /w/<workspace>/mcp and /s/<variant>/mcp"
 
 
-def workspace_in(path: str) -> tuple[bool, str | None]:
-    """Whether ``path`` is an MCP endpoint, and the workspace that it names."""
+def endpoint(path: str) -> tuple[str | None, str | None] | None:
+    """The workspace and the variant that an MCP endpoint names: ``/mcp`` neither, ``/w/<workspace>/mcp`` and
+    ``/s/<variant>/mcp`` one. None for any other path; nothing is decoded, so that a path has one meaning only."""
     if path == "/mcp":
-        return True, None
-    if path.startswith("/w/") and path.endswith("/mcp") and path.count("/") == 3 and len(path) > 7:
-        return True, path[3:-4]
-    return False, None
+        return None, None
+    match path.split("/"):
+        case ["", "w", workspace, "mcp"] if workspace:
+            return workspace, None
+        case ["", "s", variant, "mcp"] if variant:
+            return None, variant
+        case _:
+            return None
 
 
 class McpFront:
@@ -119,13 +125,13 @@ class McpFront:
         foreign = rules.foreign(headers, self.hosts)
         if foreign is not None:
             return problem(*foreign)
-        found, workspace = workspace_in(request.path)
-        if not found:
-            return self._pages.get(request.path) or problem(404, "nothing here; MCP is at /mcp and /w/<workspace>/mcp")
+        named = endpoint(request.path)
+        if named is None:
+            return self._pages.get(request.path) or problem(404, _NOTHING)
         authorization = headers.get(b"authorization")
         given = None if authorization is None else authorization.decode("latin-1")
         try:
-            return self._login(given, workspace, request.peer)
+            return self._login(given, *named, request.peer)
         except Unauthenticated as error:
             challenge = b"Bearer" if given is None else b'Bearer error="invalid_token"'
             return rejection(401, INVALID_REQUEST, error.message, b"WWW-Authenticate: %b\r\n" % challenge)
@@ -159,7 +165,7 @@ class McpFront:
 
     def _key_session(self, principal: Principal) -> HttpSession | None:
         """The one session of a key; None when there are too many."""
-        id, now = f"key:{principal.key_id}", self._loop.time()
+        id, now = f"{'bare' if principal.bare else 'key'}:{principal.key_id}", self._loop.time()
         session = self._keys.get(id, principal, now)
         if session is None:
             session = HttpSession(id, principal, "modern", MODERN_VERSIONS[0], EMPTY)

@@ -316,11 +316,11 @@ class Sessions:
         return (call for session in self._by_id.values() for call in tuple(session.running.values()))
 
     def get(self, id: str, principal: Principal, now: float) -> HttpSession | None:
-        """The session, if it belongs to the very key that asks; it counts as used now."""
+        """The session, if it belongs to the very key that asks, by the way it came; it counts as used now."""
         session = self._by_id.get(id)
         if session is None or session.principal.key_id != principal.key_id:
             return None
-        if session.principal.workspace != principal.workspace:
+        if (session.principal.workspace, session.principal.bare) != (principal.workspace, principal.bare):
             return None
         session.principal = principal
         self._touch(session, now)

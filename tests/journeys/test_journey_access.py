@@ -1,0 +1,97 @@
+"""Who may come in, and by which door: the endpoint of one variant, and keys that end while they are in use."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mooring.errors import MooringError
+from mooring.testing.daemon import Daemon, server
+from mooring.testing.http_client import HttpClient
+from mooring.testing.speech import Era
+
+Start = Callable[..., Awaitable[Daemon]]
+ROOMS = {"a": {"mcp_servers": ["echo", "other"]}, "b": {"mcp_servers": ["echo"]}}
+
+
+def door(daemon: Daemon, variant: str) -> str:
+    return daemon.endpoint.replace("/mcp", f"/s/{variant}/mcp")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_endpoint_of_a_variant_offers_its_tools_under_their_own_names(start: Start, era: Era) -> None:
+    daemon = await start({"echo": server(), "other": server()}, ROOMS)
+    key = await daemon.mooring.key_create("a", variant="echo")
+    async with HttpClient(door(daemon, "echo"), token=key.key, era=era) as client:
+        await client.open()
+        names = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
+        assert "pid" in names
+        assert not any(name.startswith(("echo_", "other_")) for name in names)
+        assert not (await client.call("pid")).get("isError")
+        assert (await client.call("other_pid"))["isError"]
+        assert (await client.call("echo_pid"))["isError"]
+    async with HttpClient(daemon.endpoint, token=key.key, era=era) as client:
+        await client.open()
+        names = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
+        assert names
+        assert all(name.startswith("echo_") for name in names)
+
+
+async def test_the_endpoint_of_a_variant_is_closed_to_other_keys(start: Start) -> None:
+    """R19, R24: a key of the whole workspace, of another variant, of another workspace without it, and no key."""
+    daemon = await start({"echo": server(), "other": server()}, ROOMS)
+    made = [
+        await daemon.key("a"),
+        (await daemon.mooring.key_create("a", variant="other")).key,
+        (await daemon.mooring.key_create("b", variant="echo")).key,
+    ]
+    for variant, token, status in [("echo", made[0], 403), ("echo", made[1], 403), ("other", made[2], 403)]:
+        async with HttpClient(door(daemon, variant), token=token) as client, client.post(b"{}") as reply:
+            assert (reply.status, b"Not available" in await reply.body()) == (status, True)
+    async with HttpClient(door(daemon, "echo")) as client, client.post(b"{}") as reply:
+        assert reply.status == 401
+
+
+async def test_a_session_of_one_endpoint_is_unknown_at_the_other(start: Start) -> None:
+    daemon = await start({"echo": server()}, {"a": {"mcp_servers": ["echo"]}})
+    key = await daemon.mooring.key_create("a", variant="echo")
+    async with (
+        HttpClient(door(daemon, "echo"), token=key.key) as bare,
+        HttpClient(daemon.endpoint, token=key.key) as full,
+    ):
+        await bare.open()
+        full.session = bare.session
+        async with full.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}') as reply:
+            assert reply.status == 404
+
+
+async def test_a_key_for_a_variant_that_is_not_there_is_not_made(start: Start) -> None:
+    daemon = await start({"echo": server(), "other": server()}, ROOMS)
+    with pytest.raises(MooringError, match='no variant "nope". Its variants: echo, other'):
+        await daemon.mooring.key_create("a", variant="nope")
+    code, _, err = await daemon.command("key", "create", "b", "--variant", "other")
+    assert (code, "Its variants: echo" in err) == (2, True)
+
+
+@pytest.mark.parametrize("ending", ["revoke", "rotate", "expire"])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_end_of_a_key_ends_its_streams(start: Start, era: Era, ending: str) -> None:
+    daemon = await start({"echo": server()}, {"a": {"mcp_servers": ["echo"]}})
+    expires_at = time.time() + 2.0 if ending == "expire" else None
+    key = await daemon.mooring.key_create("a", expires_at=expires_at)
+    async with HttpClient(daemon.endpoint, token=key.key, era=era) as client:
+        await client.open()
+        request = {"toolsListChanged": True}
+        async with client.listening(request) as stream:
+            if ending == "revoke":
+                await daemon.mooring.key_revoke(key.id)
+            elif ending == "rotate":
+                await daemon.mooring.key_rotate(key.id)
+            async with asyncio.timeout(20):
+                while not stream.complete:
+                    await asyncio.sleep(0.02)
+        async with client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}') as reply:
+            assert reply.status == 401
