@@ -3,6 +3,8 @@
     MooringError
       ConfigError         what a person wrote is wrong: file, line, key path (exit 2)
       Refused             not allowed, or not there: one text for both (403)
+      Unconfirmed         a person has to agree, and the client cannot ask one (403)
+      Declined            a person was asked and did not agree (403)
       Unauthenticated     no key, or not a valid one (401)
       Unavailable         a server cannot serve now (503)
         StartFailed  PullFailed  Crashed  BackingOff  Busy  Disabled  NoLauncher
@@ -66,6 +68,20 @@ class Refused(MooringError):
     """Not available to this key."""
 
     kind = "refused"
+    status = 403
+
+
+class Unconfirmed(MooringError):
+    """The call needs a person's agreement, and nobody can be asked."""
+
+    kind = "unconfirmed"
+    status = 403
+
+
+class Declined(MooringError):
+    """The user did not agree to the call; it was not made."""
+
+    kind = "declined"
     status = 403
 
 

@@ -20,6 +20,7 @@ from mooring.nouns import (
     InstanceRow,
     KeyRow,
     NewKey,
+    PinRow,
     RefreshReport,
     ReloadReport,
     SourceRow,
@@ -134,6 +135,7 @@ class Mooring:
         return await self._ask(
             "key_create",
             NewKey,
+            PinRow,
             workspace=workspace,
             name=name,
             expires_at=expires_at,
@@ -194,6 +196,14 @@ class Mooring:
     async def catalog_show(self, entry_id: str) -> EntryReport:
         """All that the catalog knows about an entry. Raises ConfigError when there is none."""
         return await self._ask("catalog_show", EntryReport, entry_id=entry_id)
+
+    async def pins(self, server: str | None = None) -> list[PinRow]:
+        """The pinned tools of one server or of all, with what changed since."""
+        return await self._ask("pins", list[PinRow], server=server)
+
+    async def pins_approve(self, server: str, tool: str | None = None) -> list[PinRow]:
+        """Pin what a server's tools, or one of them, are now; what was approved."""
+        return await self._ask("pins_approve", list[PinRow], server=server, tool=tool)
 
     async def add_server(
         self, name: str, *, functions: Sequence[Callable[..., Any]], workspaces: Sequence[str] | None = None

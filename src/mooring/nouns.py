@@ -121,6 +121,8 @@ class InstanceRow(msgspec.Struct, frozen=True):
     """Where dialogue is off for this instance: why, and how to turn it on."""
     denied: tuple[str, ...] = ()
     """Peers (host:port) that its guarded network refused since it started."""
+    unapproved: int = 0
+    """Tools that changed or appeared since they were pinned."""
     last_error: str = ""
     stderr: str = ""
 
@@ -204,6 +206,36 @@ class MountRow(msgspec.Struct, frozen=True):
     sharing: Sharing
 
 
+class PinRow(msgspec.Struct, frozen=True):
+    """One pinned tool (``mooring pins``)."""
+
+    server: str
+    variant: str
+    tool: str
+    """The server's own name."""
+    state: Literal["pinned", "changed", "new"]
+    """``new``: it appeared after its server was pinned. What is not ``pinned`` waits for approval."""
+    fingerprint: str
+    """Of the definition as it is now."""
+    since: float
+    why: str = ""
+    diff: str = ""
+    """From the pinned definition to the one of now."""
+
+
+class AccessRow(msgspec.Struct, frozen=True):
+    """What one key may do with one thing (``mooring check --as``)."""
+
+    kind: Literal["tool", "prompt", "resource", "server"]
+    """``server``: it was not listed yet, so what it offers is not known."""
+    name: str
+    server: str
+    listed: bool
+    call: Literal["yes", "confirm", "no", "unknown"]
+    """``confirm``: a person has to agree to each call."""
+    reason: str
+
+
 class ProbeRow(msgspec.Struct, frozen=True):
     """What an SMCP server says about its credentials, beside those it is given (``mooring check --probe``)."""
 
@@ -229,6 +261,8 @@ class CheckReport(msgspec.Struct, frozen=True):
     mounts: tuple[MountRow, ...]
     problems: tuple[Problem, ...]
     probes: tuple[ProbeRow, ...] = ()
+    access: tuple[AccessRow, ...] = ()
+    """With ``--as``."""
 
 
 class ReloadReport(msgspec.Struct, frozen=True):

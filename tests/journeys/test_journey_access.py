@@ -70,7 +70,7 @@ async def test_a_session_of_one_endpoint_is_unknown_at_the_other(start: Start) -
 
 async def test_a_key_for_a_variant_that_is_not_there_is_not_made(start: Start) -> None:
     daemon = await start({"echo": server(), "other": server()}, ROOMS)
-    with pytest.raises(MooringError, match='no variant "nope". Its variants: echo, other'):
+    with pytest.raises(MooringError, match=r'no variant "nope"\. Its variants: echo, other'):
         await daemon.mooring.key_create("a", variant="nope")
     code, _, err = await daemon.command("key", "create", "b", "--variant", "other")
     assert (code, "Its variants: echo" in err) == (2, True)

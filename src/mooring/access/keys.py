@@ -86,6 +86,13 @@ class Keys:
             raise Unauthenticated(f"The key {known.row.id} has expired; make a new one with: mooring key create.")
         return known.principal
 
+    def holder(self, key_id: str) -> Principal:
+        """Who holds the key of this id. Raises ConfigError when there is none or it has ended."""
+        row = self._find(key_id)
+        if row.revoked or self._expired(row):
+            raise ConfigError(f"The key {key_id} has ended; it opens nothing.")
+        return _principal(row)
+
     def rows(self, workspace: str | None = None, workspaces: Collection[str] | None = None) -> list[KeyRow]:
         """The keys of one workspace or of all, oldest first. Given the ``workspaces`` that exist, keys of others are
         marked inert."""
@@ -194,8 +201,7 @@ class Keys:
         self._rows[row.id] = row
         self.changed.set()
         if not row.revoked:
-            principal = Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name)
-            self._known[hashed[:8]] = _Known(hashed, row, principal)
+            self._known[hashed[:8]] = _Known(hashed, row, _principal(row))
 
     def _forget(self, key_id: str) -> None:
         """The key's token is worth nothing from here on."""
@@ -237,6 +243,10 @@ class Keys:
 
     def _emit(self, name: str, row: KeyRow) -> None:
         self.events.emit(Event(name, self._clock(), row.workspace, data={"key": row.id, "name": row.name}))
+
+
+def _principal(row: KeyRow) -> Principal:
+    return Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name)
 
 
 def _new_token() -> str:

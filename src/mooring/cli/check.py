@@ -13,14 +13,15 @@ from mooring.cli.output import json_option, print_json, print_table, say
 from mooring.config.plan import Plan
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import CheckReport, MountRow, ProbeRow, Problem, VariantRow
+from mooring.nouns import AccessRow, CheckReport, MountRow, ProbeRow, Problem, VariantRow
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@click.option("--as", "key_id", metavar="KEY-ID", help="Show what this key may do, and why; see: mooring key list.")
 @click.option("--probe", is_flag=True, help="Ask SMCP servers which credentials they know.")
 @json_option
-def check(file: str | None, probe: bool, as_json: bool) -> None:
+def check(file: str | None, key_id: str | None, probe: bool, as_json: bool) -> None:
     """Validate the configuration (or FILE) and explain it.
 
     Starts nothing, but with --probe each SMCP server with --credentials-schema, without secrets, to compare its answer
@@ -29,6 +30,11 @@ def check(file: str | None, probe: bool, as_json: bool) -> None:
     daemon's.
     """
     report = _report(file, probe)
+    if key_id is not None and report.files:
+        from mooring.cli.permissions import permitted
+
+        plan = configured.planned(configured.loaded(file))
+        report = msgspec.structs.replace(report, access=permitted(plan, key_id))
     if as_json:
         print_json(report)
     else:
@@ -72,6 +78,8 @@ def _print(report: CheckReport) -> None:
     print_table(columns, map(_mount, report.mounts), heading="Workspaces", tag="mount")
     columns = ("VARIANT", "REQUIRED", "OPTIONAL", "MISSING", "UNKNOWN", "ERROR")
     print_table(columns, map(_probe, report.probes), heading="Credentials", tag="probe")
+    columns = ("KIND", "NAME", "SERVER", "LISTED", "CALL", "WHY")
+    print_table(columns, map(_access, report.access), heading="Access", tag="access")
     print_table(("LEVEL", "WHERE", "PROBLEM"), map(_problem, report.problems), heading="Problems", tag="problem")
     if report.ok:
         say(f"The configuration is valid ({', '.join(report.files)}).")
@@ -102,6 +110,10 @@ def _mount(row: MountRow) -> tuple[object, ...]:
 
 def _probe(row: ProbeRow) -> tuple[object, ...]:
     return row.variant, list(row.required), list(row.optional), row.missing, row.unknown, row.error
+
+
+def _access(row: AccessRow) -> tuple[object, ...]:
+    return row.kind, row.name, row.server, "yes" if row.listed else "no", row.call, row.reason
 
 
 def _problem(problem: Problem) -> tuple[object, ...]:

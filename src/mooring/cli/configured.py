@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from mooring.access.pins import Pins
 from mooring.cli import masking
 from mooring.config import report
 from mooring.config.home import Home
@@ -19,6 +21,7 @@ from mooring.config.plan import Plan, references
 from mooring.config.resolve import resolve
 from mooring.config.secrets import Secrets
 from mooring.nouns import CheckReport, Problem, VariantRow
+from mooring.observe.events import Events
 from mooring.relay.listings import Listings
 from mooring.relay.table import build
 from mooring.serve.kinds import unsupported
@@ -48,8 +51,9 @@ def checked(written: Loaded, plan: Plan) -> CheckReport:
 
 
 def clashes(plan: Plan) -> tuple[Problem, ...]:
-    """Tools, prompts and resources that get in each other's way, by what the servers offered when they were last
-    listed; servers that nobody has listed yet say nothing. Raises StoreError."""
+    """Tools, prompts and resources that get in each other's way, and tools that are not as they were pinned, by what
+    the servers offered when they were last listed; servers that nobody has listed yet say nothing. Raises
+    StoreError."""
     file = Home.locate().store_file
     return asyncio.run(_clashes(plan, file)) if os.path.exists(file) else ()
 
@@ -59,11 +63,24 @@ async def _clashes(plan: Plan, file: str) -> tuple[Problem, ...]:
         listings = Listings(store)
         listings.load(plan.variants.values())
         known = listings.of(plan.variants)
-    return tuple(
+        pins = Pins(store, Events())
+        pins.load()
+    clashing = (
         msgspec.structs.replace(problem, path=f"workspaces.{workspace.name}")
         for workspace in plan.workspaces.values()
         for problem in build(workspace.mounts, plan.variants, known).problems
     )
+    return (*clashing, *_unapproved(plan, pins.waiting()))
+
+
+def _unapproved(plan: Plan, waiting: Mapping[str, Mapping[str, str]]) -> Iterator[Problem]:
+    blocked = " and are blocked" if plan.gateway.pins == "strict" else ""
+    for id, tools in waiting.items():
+        if id in plan.variants:
+            server = plan.variants[id].server
+            named = ", ".join(f"{tool} ({why})" for tool, why in tools.items())
+            message = f"tools of {id} are not as they were pinned{blocked}: {named}; see: mooring pins diff {server}"
+            yield Problem("warning", message, f"mcp_servers.{server}")
 
 
 def _masked(row: VariantRow, plan: Plan) -> VariantRow:

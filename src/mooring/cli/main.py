@@ -27,6 +27,7 @@ VERBS = {
     "stdio": "stdio",
     "server": "server",
     "key": "key",
+    "pins": "pins",
     "secret": "secret",
     "auth": "auth",
     "find": "find",

@@ -36,6 +36,9 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
         reason = f"{reason} (no try for {until(row.retry_at)})" if waits else f"{reason} (the next call tries again)"
     if row.denied:
         reason = "; ".join(filter(None, (reason, f"refused to reach {', '.join(row.denied)}")))
+    if row.unapproved:
+        waiting = f"{row.unapproved} unapproved tools: mooring pins diff {row.server}"
+        reason = "; ".join(filter(None, (reason, waiting)))
     where = row.container or row.pid
     return (
         row.server,

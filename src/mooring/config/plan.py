@@ -206,6 +206,39 @@ class Mount(msgspec.Struct, frozen=True):
     """The mount's own filter; a tool must pass this and the variant's."""
 
 
+class Rule(msgspec.Struct, frozen=True):
+    """Some tools: all conditions have to hold. ``server`` and ``tool`` are globs on the server's name and on its own
+    name of the tool."""
+
+    server: str = "*"
+    tool: str = "*"
+    read_only: bool | None = None
+    destructive: bool | None = None
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """So many calls in so many seconds."""
+
+    calls: int
+    per: float = 60.0
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What a workspace, or one of its keys, may do, and how much of it."""
+
+    name: str = ""
+    """As people know it, for reasons and refusals."""
+    allow: tuple[Rule, ...] = ()
+    """Empty: everything."""
+    deny: tuple[Rule, ...] = ()
+    confirm: tuple[Rule, ...] = ()
+    rate: Rate | None = None
+    concurrency: int = 0
+    """Calls at the same time; 0: no limit."""
+    max_result: int = 0
+    """Bytes of a result; 0: no limit."""
+
+
 class Workspace(msgspec.Struct, frozen=True):
     """One tenant: its mounts in the order of the configuration."""
 
@@ -213,6 +246,14 @@ class Workspace(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
     anonymous: bool = False
     """True: no key is needed from this machine (``anonymous = "loopback"``)."""
+    policy: Policy = Policy()
+    keys: dict[str, Policy] = {}
+    """Key name to what holds for it besides."""
+
+    def policies(self, key: str) -> tuple[Policy, ...]:
+        """Those that hold for a key of this name and say anything."""
+        found = (self.policy, self.keys.get(key, Policy()))
+        return tuple(policy for policy in found if policy != Policy())
 
 
 class Gateway(msgspec.Struct, frozen=True):

@@ -57,6 +57,9 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[mcp_groups]", '`name = ["server", ...]`: a name for several servers. Groups hold no groups.', msgspec.Struct),
     ("[mcp_presets.NAME]", "Kwargs under a name.", msgspec.Struct),
     ("[workspaces.NAME]", "", schema.Workspace),
+    ("[workspaces.NAME.policy]", "`[workspaces.NAME.keys.KEY]` takes the same for one key.", schema.Policy),
+    ("rule", 'An inline table, such as `{ server = "git", tool = "push*" }`.', schema.Rule),
+    ("rate", "", schema.Rate),
     ("[workspaces.NAME.mcp.SERVER]", "", schema.Grant),
     ("mount", "", schema.MountTable),
     ("[catalog.sources.NAME]", "", schema.CatalogSource),
@@ -152,6 +155,9 @@ _TABLES: dict[type, str] = {
     schema.Limits: "table, see limits",
     schema.Sandbox: "table, see sandbox",
     schema.MountTable: "table, see mount",
+    schema.Policy: "`[workspaces.NAME.policy]`",
+    schema.Rule: "rules",
+    schema.Rate: "table, see rate",
     schema.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
 }
 _PLAIN: dict[type, str] = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from mooring.config import kwargs as kw
-from mooring.config import launches, names, plan
+from mooring.config import launches, names, plan, policies
 from mooring.config.fault import Fault
 from mooring.config.listen import beyond_loopback, parse_address, public_url
 from mooring.config.plan import (
@@ -105,7 +105,14 @@ class _Resolver:
         servers = list(expand(self.config, written.mcp_servers))
         mounts = tuple(self._mount(name, written, server) for server in servers)
         _check_prefixes(name, written, mounts)
-        return plan.Workspace(name, mounts, written.anonymous is not None)
+        path: Path = ("workspaces", name)
+        known = self.config.mcp_servers
+        own = policies.policy(written.policy, f'the policy of workspace "{name}"', known, (*path, "policy"))
+        keys = {
+            key: policies.policy(policy, f'the policy of key "{key}"', known, (*path, "keys", key))
+            for key, policy in written.keys.items()
+        }
+        return plan.Workspace(name, mounts, written.anonymous is not None, own, keys)
 
     def _mount(self, workspace: str, written: Workspace, server: str) -> Mount:
         grant = written.mcp.get(server, Grant())

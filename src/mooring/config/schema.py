@@ -316,6 +316,46 @@ class Layer(Table, frozen=True, kw_only=True):
     """Server to its kwargs here."""
 
 
+class Rule(Table, frozen=True, kw_only=True):
+    """Some tools: all that is said has to hold; `{}` is everything. A rule that names neither a tool nor what it does
+    is about the whole server, its prompts and resources too."""
+
+    server: str = "*"
+    """Glob on the server's name."""
+    tool: str = "*"
+    """Glob on the server's own name of the tool."""
+    read_only: bool | None = None
+    """Whether it only reads; known of `trust = "trusted"` servers that say so, and else `false`."""
+    destructive: bool | None = None
+    """Whether it may destroy; `true` unless a trusted server says otherwise."""
+
+
+class Rate(Table, frozen=True, kw_only=True):
+    """So many calls in a time."""
+
+    calls: Annotated[int, msgspec.Meta(ge=1)]
+    """Calls that may be made in a row."""
+    per: Limit = Limit(60)
+    """Time in which they become available again, one after the other."""
+
+
+class Policy(Table, frozen=True, kw_only=True):
+    """What may be done, and how much of it."""
+
+    allow: tuple[Rule, ...] = ()
+    """Only what a rule covers; without rules everything."""
+    deny: tuple[Rule, ...] = ()
+    """Not what a rule covers, whatever `allow` says."""
+    confirm: tuple[Rule, ...] = ()
+    """Tools whose calls a person must agree to, one by one."""
+    rate: Rate | None = None
+    """How many calls in which time."""
+    concurrency: Count = 0
+    """Calls at the same time; 0: no limit."""
+    max_result: Count = 0
+    """Bytes of a result; a longer one is replaced by an error that names its size; 0: no limit."""
+
+
 class Workspace(Layer, frozen=True, kw_only=True):
     """A tenant."""
 
@@ -323,6 +363,10 @@ class Workspace(Layer, frozen=True, kw_only=True):
     """`""`: names pass unchanged; for a workspace with one server."""
     anonymous: Literal["loopback"] | None = None
     """`loopback`: no key is needed from this machine."""
+    policy: Policy = Policy()
+    """What its keys may do together."""
+    keys: dict[str, Policy] = {}
+    """Name of a key to what holds for that key besides."""
 
 
 class AgentPool(Layer, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """The events of Mooring and the bus that carries them to sinks. Pure: no clock, no I/O; the emitter gives the time.
 
 Names: ``instance.{starting,ready,stopped,crashed,backoff}``, ``call.finished``, ``list.changed``,
-``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.*``, ``pin.changed``, ``policy.denied``,
-``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``,
+``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.*``, ``pin.{changed,approved}``,
+``policy.denied``, ``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``,
 ``limits.ignored``.
 """
 

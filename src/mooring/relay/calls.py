@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 
-from mooring.access.policy import check
+from mooring.access.limits import Limits
+from mooring.access.policy import Decision, held_back
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.observe.events import Event, Events
 from mooring.relay import handles, links, refusals
+from mooring.relay.confirm import Confirm
 from mooring.relay.first_look import FirstLooks
-from mooring.relay.forward import Forward, allowed, named
+from mooring.relay.forward import Forward, named
 from mooring.relay.handles import Handles
 from mooring.relay.table import Route
 from mooring.relay.views import Views
@@ -19,12 +21,25 @@ from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
 
+_UNKNOWN = Decision(False, "no such tool")
+
 
 class Calls:
     """``tools/call``, ``prompts/get`` and ``completion/complete``."""
 
-    def __init__(self, views: Views, looks: FirstLooks, forward: Forward, given: Handles, events: Events) -> None:
+    def __init__(
+        self,
+        views: Views,
+        looks: FirstLooks,
+        forward: Forward,
+        given: Handles,
+        confirm: Confirm,
+        limits: Limits,
+        events: Events,
+    ) -> None:
         self._views = views
+        self._confirm = confirm
+        self._limits = limits
         self._handles = given
         self._looks = looks
         self._forward = forward
@@ -41,19 +56,15 @@ class Calls:
                 route = self._views.of(principal).table.tools.get(name)
         except MooringError as error:
             return refusals.tool_failure(error, request.era)
-        reason = "no such tool"
-        if route is not None:
-            decision = check(principal, "call", route.advertised, route.variant.id)
-            reason = "" if decision.allowed else decision.reason
-        if route is None or reason:
-            data = {"tool": name, "key": principal.key_id, "reason": reason}
-            self._events.emit(Event("policy.denied", time.time(), principal.workspace, data=data))
+        decision = _UNKNOWN if route is None else self._views.of(principal).for_call(route)
+        if route is None or not decision.allowed:
+            self._denied(principal, name, route, decision.reason)
             return refusals.unknown_tool(request.era)
         if route.marks and request.era == "modern" and request.headers:
             mismatch = disagreement(route.marks, request.params, request.headers)
             if mismatch is not None:
                 return mismatch
-        answer = await self._timed(request, route, named(request, parts, "name", route))
+        answer = await self._timed(request, route, named(request, parts, "name", route), decision)
         if answer.result is not None:
             self._learn(principal, answer.result, route)
         return answer
@@ -66,7 +77,7 @@ class Calls:
             route = await self._prompt(request.session.principal, name)
         except MooringError as error:
             return refusals.failure(error)
-        if route is None or not allowed(request, route):
+        if route is None or not self._views.allowed(request.session.principal, route):
             return refusals.unknown("prompt")
         return await self._forward.reported(request, route, named(request, parts, "name", route))
 
@@ -82,7 +93,7 @@ class Calls:
                 route = await self._template(principal, jsonrpc.string(reference.get("uri")) or "")
         except MooringError as error:
             return refusals.failure(error)
-        if route is None or not allowed(request, route):
+        if route is None or not self._views.allowed(request.session.principal, route):
             return refusals.unknown("prompt or resource")
         params = request.params
         if "name" in reference and route.advertised != route.upstream:
@@ -119,16 +130,33 @@ class Calls:
             if mount.variant not in view.listings and name.startswith(mount.prefix and f"{mount.prefix}_")
         ]
         mount = max(mounts, key=lambda mount: len(mount.prefix), default=None)
-        if mount is None or not check(principal, "call", name, mount.variant).allowed:
+        if mount is None or held_back(principal, "call", mount.variant, "tool", name):
             return False
         await self._looks.needed(mount.variant)
         return True
 
-    async def _timed(self, request: Request, route: Route, params: bytes) -> Answer:
+    def _denied(self, principal: Principal, name: str, route: Route | None, reason: str) -> None:
+        server, variant = ("", "") if route is None else (route.mount.server, route.variant.id)
+        data = {"tool": name, "key": principal.key_id, "reason": reason}
+        self._events.emit(Event("policy.denied", time.time(), principal.workspace, server, variant, data=data))
+
+    async def _guarded(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
+        """Within what the caller's policies allow. Raises Busy, Unconfirmed, Declined and what a forward raises."""
+        principal = request.session.principal
+        policies = self._views.of(principal).policies
+
+        async def carry(call: Request) -> Answer:
+            return await self._forward(call, route, params)
+
+        with self._limits.entered(principal.workspace, policies):
+            answer = await (self._confirm(request, route, carry) if decision.confirm else carry(request))
+        return refusals.fitting_tool(answer, policies, request.era)
+
+    async def _timed(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
         started, clock = time.time(), time.perf_counter()
         outcome, received, failure = "cancelled", 0, None
         try:
-            answer = await self._forward(request, route, params)
+            answer = await self._guarded(request, route, params, decision)
             outcome, received = ("ok", len(answer.result)) if answer.result is not None else ("error", 0)
         except MooringError as error:
             outcome, failure = "failed", error.kind

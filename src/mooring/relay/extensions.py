@@ -6,10 +6,11 @@ that speaks the era of the client and no tool filter is there that it could get 
 
 from __future__ import annotations
 
+from mooring.access.policy import unrestricted
 from mooring.config.plan import ToolRules
 from mooring.errors import MooringError, Refused
 from mooring.relay import refusals
-from mooring.relay.forward import Forward, allowed
+from mooring.relay.forward import Forward
 from mooring.relay.handles import Handles
 from mooring.relay.table import Route
 from mooring.relay.view import View
@@ -39,7 +40,8 @@ class Extensions:
         if route is None:
             route = _only(view)  # which may know it from before Mooring was started
             return refusals.unknown("task") if route is None else await self._pass(request, route)
-        if not any(mount.variant == route.variant.id for mount in view.mounts) or not allowed(request, route):
+        mounted = any(mount.variant == route.variant.id for mount in view.mounts)
+        if not mounted or not self._views.allowed(principal, route):
             return refusals.unknown("task")
         return await self._pass(request, route)
 
@@ -61,7 +63,7 @@ class Extensions:
         self._forward.notify(session, route, method, params)
 
     async def _pass(self, request: Request, route: Route) -> Answer:
-        if not allowed(request, route):
+        if not self._views.allowed(request.session.principal, route):
             return _UNKNOWN_METHOD
         try:
             return await self._forward.verbatim(request, route) or _UNKNOWN_METHOD
@@ -74,5 +76,5 @@ def _only(view: View) -> Route | None:
     if len(view.mounts) != 1 or len(view.table.mounts) != 1 or not view.table.owners or view.principal.tools:
         return None
     (route,) = view.table.owners
-    free = (route.mount.tools, route.variant.tools) == (_NO_FILTER, _NO_FILTER)
-    return route if free else None
+    free = (route.mount.tools, route.variant.tools) == (_NO_FILTER, _NO_FILTER) and unrestricted(view.policies)
+    return route if free and not any(tool.about.blocked for tool in view.table.tools.values()) else None

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from mooring.access.policy import check
+from mooring.access.limits import Limits
 from mooring.config.plan import Remote, Variant
-from mooring.errors import Crashed, MooringError, TimedOut
+from mooring.errors import Crashed, MooringError, Refused, TimedOut
 from mooring.instances.pool import Demand, Lease, Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.relay import bridge, refusals
@@ -73,16 +73,12 @@ def named(request: Request, parts: Mapping[str, bytes | Raw], member: str, route
     return jsonrpc.build({**parts, member: jsonrpc.text(route.upstream)})
 
 
-def allowed(request: Request, route: Route) -> bool:
-    """Whether the caller's key may use this route; asked for every call, whatever a list said."""
-    return check(request.session.principal, "call", route.advertised, route.variant.id).allowed
-
-
 class Forward:
     """Carries requests to instances."""
 
-    def __init__(self, views: Views, pool: Pool, watching: Watching, parked: Parked) -> None:
+    def __init__(self, views: Views, pool: Pool, watching: Watching, parked: Parked, limits: Limits) -> None:
         self._views = views
+        self._limits = limits
         self._pool = pool
         self._watching = watching
         self._own: dict[str, set[InstanceKey]] = {}
@@ -110,12 +106,16 @@ class Forward:
     async def verbatim(self, request: Request, route: Route) -> Answer | None:
         """The answer to a method that nobody could translate; None when the server speaks another era than the caller.
         Raises like calling it."""
-        lease = await self.lease(request, route)
-        try:
-            same = lease.connection.facts.era == request.era
-            return await self.over(request, route, request.params, lease) if same else None
-        finally:
-            lease.release()
+        principal = request.session.principal
+        policies = self._views.of(principal).policies
+        with self._limits.entered(principal.workspace, policies):
+            lease = await self.lease(request, route)
+            try:
+                if lease.connection.facts.era != request.era:
+                    return None
+                return refusals.fitting(await self.over(request, route, request.params, lease), policies)
+            finally:
+                lease.release()
 
     def notify(self, session: Session, only: Route | None, method: str, params: bytes) -> None:
         """Pass a client's notification on to the running instances that its session has to itself, and to the shared
@@ -133,9 +133,12 @@ class Forward:
             lease.release()
 
     async def reported(self, request: Request, route: Route, params: bytes) -> Answer:
-        """Like calling it, with failures of Mooring as JSON-RPC errors."""
+        """Like calling it within the caller's limits, with failures of Mooring as JSON-RPC errors."""
+        principal = request.session.principal
         try:
-            return await self(request, route, params)
+            policies = self._views.of(principal).policies
+            with self._limits.entered(principal.workspace, policies):
+                return refusals.fitting(await self(request, route, params), policies)
         except MooringError as error:
             return refusals.failure(error)
 
@@ -206,9 +209,20 @@ class Forward:
         """The newest definition: a route may have been looked up just before a reload."""
         return self._views.plan.variants.get(route.variant.id, route.variant)
 
+    async def _vet(self, request: Request, route: Route, lease: Lease) -> None:
+        """Where pins are strict, a server that has just started is listed before its first call: the tool may be
+        another one today. Raises Refused."""
+        await self._pool.listed(lease.key)
+        view = self._views.of(request.session.principal)
+        now = view.table.tools.get(route.advertised) if route.about.kind == "tool" else None
+        if now is not None and not view.for_call(now).allowed:
+            raise Refused
+
     async def _once(self, request: Request, route: Route, params: bytes) -> Answer:
         lease = await self.lease(request, route)
         try:
+            if self._views.strict:
+                await self._vet(request, route, lease)
             if (level := wanted(request)) is not None:
                 await self._levels.tell(level, lease)
             return await self.over(request, route, params, lease)

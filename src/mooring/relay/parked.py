@@ -83,7 +83,7 @@ class ParkedCall:
         return (
             request.session.principal == self.session.principal
             and request.method == self.method
-            and _meaning(request.params) == _meaning(self.params)
+            and meaning(request.params) == meaning(self.params)
         )
 
     def questions(self, handle: str) -> Answer:
@@ -165,7 +165,7 @@ class Parked:
         return call.questions(handle)
 
 
-def _meaning(params: bytes) -> dict[str, bytes]:
+def meaning(params: bytes) -> dict[str, bytes]:
     """What a call is about, without what a retry adds."""
     skipped = ("_meta", _STATE, _RESPONSES)
     return {key: bytes(value) for key, value in jsonrpc.members(params).items() if key not in skipped}

@@ -7,8 +7,10 @@ facts. Source: design section 7.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
+from mooring.config.plan import Policy
 from mooring.errors import BackingOff, MooringError
 from mooring.instances.rules import next_try
 from mooring.nouns import Era
@@ -40,6 +42,40 @@ def tool_failure(error: MooringError, era: Era) -> Answer:
 def failure(error: MooringError) -> Answer:
     """Any other failed request."""
     return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _told(error), shown(error))
+
+
+def fitting_tool(answer: Answer, policies: Iterable[Policy], era: Era) -> Answer:
+    """A tool's answer, or, where a policy allows less, a result that says so."""
+    over = _over(answer, policies)
+    return answer if over is None else _tool_error(_too_long(*over), _sizes(*over), era)
+
+
+def fitting(answer: Answer, policies: Iterable[Policy]) -> Answer:
+    """The same for any other request."""
+    over = _over(answer, policies)
+    return answer if over is None else jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _too_long(*over), _sizes(*over))
+
+
+def _over(answer: Answer, policies: Iterable[Policy]) -> tuple[int, Policy] | None:
+    """The size of a result that is too long, and the strictest policy; content is never cut to fit."""
+    size = 0 if answer.result is None else len(answer.result)
+    strict = min(
+        (policy for policy in policies if 0 < policy.max_result < size),
+        key=lambda policy: policy.max_result,
+        default=None,
+    )
+    return None if strict is None else (size, strict)
+
+
+def _too_long(size: int, policy: Policy) -> str:
+    return (
+        f"The result has {size} bytes; {policy.name} allows {policy.max_result} (max_result). It is left out, not cut: "
+        "ask for less."
+    )
+
+
+def _sizes(size: int, policy: Policy) -> dict[str, Any]:
+    return {"kind": "too_large", "size": size, "limit": policy.max_result}
 
 
 def shown(error: MooringError) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
+from mooring.access.limits import Limits
 from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
 from mooring.relay.calls import Calls
+from mooring.relay.confirm import Confirm
 from mooring.relay.ending import Ending
 from mooring.relay.extensions import Extensions
 from mooring.relay.first_look import FirstLooks
@@ -50,9 +52,10 @@ class Relay:
         self._watching = watching
         self._events = events
         self._ending = Ending()
-        forward = Forward(views, pool, watching, parked)
+        limits = Limits()
+        forward = Forward(views, pool, watching, parked, limits)
         handles = Handles()
-        calls = Calls(views, looks, forward, handles, events)
+        calls = Calls(views, looks, forward, handles, Confirm(parked, events), limits, events)
         self._extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, looks, forward, subscriptions, watching)
         greetings = Greetings(views, looks, version)

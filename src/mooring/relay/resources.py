@@ -8,7 +8,7 @@ import msgspec
 
 from mooring.relay import links, refusals
 from mooring.relay.first_look import FirstLooks
-from mooring.relay.forward import Forward, allowed
+from mooring.relay.forward import Forward
 from mooring.relay.subscriptions import Listen, Subscriptions, Target
 from mooring.relay.table import Route
 from mooring.relay.views import Views
@@ -100,7 +100,7 @@ class Resources:
     def _route(self, request: Request, uri: str) -> Route | None:
         principal = request.session.principal
         route = self._views.of(principal).resource(uri, self._views.remembered(principal.workspace))
-        return route if route is not None and allowed(request, route) else None
+        return route if route is not None and self._views.allowed(principal, route) else None
 
 
 def _uri(request: Request) -> str:

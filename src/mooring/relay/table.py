@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mooring.access.policy import offered
-from mooring.config.plan import Launch, Mount, Remote, ToolRules, Variant
+from mooring.access.policy import CAUTIOUS, About, believed, matches, offered
+from mooring.config.plan import Launch, Mount, Remote, Variant
 from mooring.nouns import Facts, Item, Listing, Problem
 from mooring.wire import jsonrpc
 from mooring.wire.param_headers import MARK, InvalidMarks, Marked, marked
@@ -36,6 +36,8 @@ class Route(msgspec.Struct, frozen=True):
     variant: Variant
     raw: bytes
     """The listed item as this workspace sees it."""
+    about: About
+    """The same for the policy."""
     marks: tuple[Marked, ...] = ()
     """The arguments of a tool that requests repeat as headers."""
 
@@ -67,18 +69,23 @@ def advertised(prefix: str, name: str) -> str:
     return f"{shown[:_KEPT]}_{base64.b32encode(digest[:5]).decode().lower()}"
 
 
-def build(mounts: Sequence[Mount], variants: Mapping[str, Variant], listings: Mapping[str, Listing]) -> Table:
-    """The table of one workspace. Mounts without a listing contribute nothing yet."""
+def build(
+    mounts: Sequence[Mount],
+    variants: Mapping[str, Variant],
+    listings: Mapping[str, Listing],
+    blocked: Mapping[str, Mapping[str, str]] | None = None,
+) -> Table:
+    """The table of one workspace. Mounts without a listing contribute nothing yet. ``blocked``: variant to its tools
+    that nobody may have, with the reason."""
+    held = blocked or {}
     problems: list[Problem] = []
     listed = [(mount, variants[mount.variant], listings[mount.variant]) for mount in _heard(mounts, listings)]
     tools = [
         route
         for mount, variant, listing in listed
-        for route in _marked(
-            _renamed(mount, variant, listing.tools, (variant.tools, mount.tools)), listing.facts, problems
-        )
+        for route in _marked(_tools(mount, variant, listing.tools, held.get(variant.id, {})), listing.facts, problems)
     ]
-    prompts = [route for mount, variant, listing in listed for route in _renamed(mount, variant, listing.prompts, ())]
+    prompts = [route for mount, variant, listing in listed for route in _prompts(mount, variant, listing.prompts)]
     resources = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.resources)]
     templates = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.templates)]
     return Table(
@@ -88,7 +95,7 @@ def build(mounts: Sequence[Mount], variants: Mapping[str, Variant], listings: Ma
         templates=tuple(sorted(templates, key=lambda route: -len(literal_prefix(route.upstream)))),
         template_order=tuple(templates),
         mounts=tuple(mounts),
-        owners=tuple(Route("", "", mount, variant, b"") for mount, variant, _ in listed),
+        owners=tuple(_resource(mount, variant, Item("", b"")) for mount, variant, _ in listed),
         problems=tuple(problems),
     )
 
@@ -102,13 +109,50 @@ def _heard(mounts: Iterable[Mount], listings: Mapping[str, Listing]) -> Iterable
     return (mount for mount in mounts if mount.variant in listings)
 
 
-def _renamed(mount: Mount, variant: Variant, items: Iterable[Item], rules: tuple[ToolRules, ...]) -> Iterable[Route]:
+def _tools(mount: Mount, variant: Variant, items: Iterable[Item], blocked: Mapping[str, str]) -> Iterable[Route]:
+    confirmed = (*variant.tools.confirm, *mount.tools.confirm)
     for item in items:
-        if not offered(item.name, *rules):
+        if not offered(item.name, variant.tools, mount.tools):
             continue
         name = advertised(mount.prefix, item.name)
-        raw = item.raw if name == item.name else jsonrpc.replace(item.raw, name=jsonrpc.text(name))
-        yield Route(name, item.name, mount, variant, raw)
+        about = About(
+            "tool",
+            mount.server,
+            variant.id,
+            name,
+            item.name,
+            believed(_annotations(item.raw)) if variant.trusted else CAUTIOUS,
+            matches(item.name, confirmed),
+            _withheld(blocked.get(item.name, "")),
+        )
+        yield Route(name, item.name, mount, variant, _renamed(item, name), about)
+
+
+def _withheld(why: str) -> str:
+    return why and f"its definition is not approved ({why})"
+
+
+def _prompts(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
+    for item in items:
+        name = advertised(mount.prefix, item.name)
+        about = About("prompt", mount.server, variant.id, name, item.name)
+        yield Route(name, item.name, mount, variant, _renamed(item, name), about)
+
+
+def _resource(mount: Mount, variant: Variant, item: Item) -> Route:
+    about = About("resource", mount.server, variant.id, upstream=item.name)
+    return Route(item.name, item.name, mount, variant, item.raw, about)
+
+
+def _renamed(item: Item, name: str) -> bytes:
+    return item.raw if name == item.name else jsonrpc.replace(item.raw, name=jsonrpc.text(name))
+
+
+def _annotations(raw: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(jsonrpc.fields(raw).get("annotations", jsonrpc.EMPTY), type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        return {}
 
 
 def _marked(routes: Iterable[Route], facts: Facts, problems: list[Problem]) -> Iterable[Route]:
@@ -137,7 +181,7 @@ def _speaks_http(launch: Launch) -> bool:
 
 
 def _kept(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
-    return (Route(item.name, item.name, mount, variant, item.raw) for item in items)
+    return (_resource(mount, variant, item) for item in items)
 
 
 def _without_clashes(kind: str, routes: Sequence[Route], problems: list[Problem]) -> dict[str, Route]:

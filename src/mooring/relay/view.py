@@ -11,7 +11,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from mooring.access.policy import check
+from mooring.access.policy import Decision, decide
+from mooring.config.plan import Policy
 from mooring.nouns import Caching, Era, Listing, Principal, Scope
 from mooring.relay.table import Route, Table, literal_prefix
 from mooring.wire import jsonrpc
@@ -34,9 +35,18 @@ class View:
     """An immutable view; ``missing`` maps a server that is not listed yet to the reason, in words."""
 
     def __init__(
-        self, principal: Principal, table: Table, listings: Mapping[str, Listing], missing: Mapping[str, str]
+        self,
+        principal: Principal,
+        table: Table,
+        listings: Mapping[str, Listing],
+        missing: Mapping[str, str],
+        policies: tuple[Policy, ...] = (),
     ) -> None:
         self.table = table
+        self.policies = policies
+        """Those that hold for this key."""
+        self._calls: dict[str, Decision] = {}
+        """What was decided for calls of tools, by advertised name."""
         self.listings = listings
         self.principal = principal
         self.mounts = tuple(mount for mount in table.mounts if principal.variant in (None, mount.variant))
@@ -50,17 +60,21 @@ class View:
         """The newest answer of each kind, and how it ends."""
 
     def _listed(self, routes: Mapping[str, Route]) -> dict[str, Route]:
-        return {
-            name: route
-            for name, route in routes.items()
-            if check(self.principal, "list", name, route.variant.id).allowed
-        }
+        return {name: route for name, route in routes.items() if self.decide("list", route).allowed}
+
+    def decide(self, scope: Scope, route: Route) -> Decision:
+        """What the policy says of listing or calling what is behind a route."""
+        return decide(self.principal, scope, route.about, self.policies)
+
+    def for_call(self, route: Route) -> Decision:
+        """The same for calling a tool of the table, remembered: a view never changes."""
+        decision = self._calls.get(route.advertised)
+        if decision is None:
+            decision = self._calls[route.advertised] = self.decide("call", route)
+        return decision
 
     def _open(self, routes: Iterable[Route], scope: Scope) -> list[Route]:
-        """Resources have no advertised name to filter by: a key with a tool filter has none."""
-        if self.principal.tools:
-            return []
-        return [route for route in routes if check(self.principal, scope, "", route.variant.id).allowed]
+        return [route for route in routes if self.decide(scope, route).allowed]
 
     def listing(self, method: str, era: Era, now: float = 0.0) -> bytes | None:
         """The raw result of a list method, or None when ``method`` is not one. ``now``: epoch seconds."""

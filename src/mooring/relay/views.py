@@ -7,7 +7,7 @@ Also remembers which server returned a URI to a workspace. Called by ``relay.rel
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -15,7 +15,7 @@ from mooring.config.plan import Mount, Plan, Workspace
 from mooring.errors import Refused
 from mooring.nouns import Principal
 from mooring.relay.listings import Listings
-from mooring.relay.table import Table, build
+from mooring.relay.table import Route, Table, build
 from mooring.relay.view import View
 
 REMEMBERED_URIS = 1000
@@ -41,11 +41,20 @@ class _Room:
 class Views:
     """The views of all workspaces."""
 
-    def __init__(self, plan: Plan, listings: Listings) -> None:
+    def __init__(
+        self, plan: Plan, listings: Listings, unapproved: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+    ) -> None:
+        """``unapproved``: variant to the tools that are withheld where pins are strict, with the reason."""
         self.plan = plan
+        self._unapproved = unapproved
         self._listings = listings
         self._rooms: dict[str, _Room] = {}
         self._missing: dict[str, str] = {}
+
+    @property
+    def strict(self) -> bool:
+        """Whether tools that changed are withheld."""
+        return self.plan.gateway.pins == "strict"
 
     def of(self, principal: Principal) -> View:
         """The view of a key. Raises Refused when its workspace is gone."""
@@ -58,6 +67,10 @@ class Views:
         if workspace is None:
             raise Refused
         return self._make(workspace, principal)
+
+    def allowed(self, principal: Principal, route: Route) -> bool:
+        """Whether a key may use this route; asked for every request, whatever a list said."""
+        return self.of(principal).decide("call", route).allowed
 
     def table(self, name: str) -> Table:
         """The table of a workspace. Raises Refused when there is no such workspace."""
@@ -130,7 +143,8 @@ class Views:
         return table
 
     def _built(self, mounts: tuple[Mount, ...]) -> Table:
-        return build(mounts, self.plan.variants, self._listings.of(self.plan.variants))
+        listings = self._listings.of(self.plan.variants)
+        return build(mounts, self.plan.variants, listings, self._unapproved() if self.strict else None)
 
     def _make(self, workspace: Workspace, principal: Principal) -> View:
         room = self._room(workspace.name)
@@ -142,7 +156,7 @@ class Views:
         }
         bare = principal.variant if principal.bare else None
         table = self._table(workspace, room) if bare is None else self._bare(workspace, room, bare)
-        view = room.views[principal] = View(principal, table, listings, missing)
+        view = room.views[principal] = View(principal, table, listings, missing, workspace.policies(principal.name))
         return view
 
 

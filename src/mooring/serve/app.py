@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,6 +17,7 @@ import msgspec
 from mooring import __version__
 from mooring.access.keys import Keys
 from mooring.access.login import Login
+from mooring.access.pins import Pins
 from mooring.config.plan import Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.listing import take
@@ -24,7 +25,7 @@ from mooring.instances.pool import Pool
 from mooring.instances.spares import Spares
 from mooring.launch.base import Launcher
 from mooring.launch.kept import Keeper
-from mooring.nouns import InstanceKey, ReloadReport
+from mooring.nouns import InstanceKey, PinRow, ReloadReport
 from mooring.observe.events import Event, Events
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import Metrics, describe, log_sink
@@ -93,7 +94,8 @@ class App:
         self.remembered = Remembered(store, configuration.file)
         self.listings = Listings(store)
         self.verdicts = Verdicts(store)
-        self.views = Views(self.plan, self.listings)
+        self.pins = Pins(store, self.events)
+        self.views = Views(self.plan, self.listings, self.pins.waiting)
         self.login = Login(self.keys, lambda: self.plan.workspaces)
         self.subscriptions = Subscriptions()
         starter = Starter(self.launchers, secrets, self.logs, redact, self.events)
@@ -116,6 +118,7 @@ class App:
     async def start(self, stack: AsyncExitStack) -> None:
         """Open what has tasks; ``stack`` ends it. Raises ConfigError when the configuration is not valid."""
         self.keys.load()
+        self.pins.load()
         plan = self.remembered.recall() or self.configuration.resolved()
         self._resolved = plan
         self._gateway = plan.gateway
@@ -222,6 +225,15 @@ class App:
         self.events.emit(event)
         self.logs.add(variant.server, f"[mooring] {describe(event)}")
 
+    async def approve(self, variants: Mapping[str, str], tool: str | None) -> list[PinRow]:
+        """Pin the tools of these variants (id to server) as they are now, and offer what was withheld. Raises
+        ConfigError, StoreError."""
+        approved = await self.pins.approve(variants, tool)
+        if self.views.strict:
+            for variant in dict.fromkeys(row.variant for row in approved):
+                self.subscriptions.changed(self.views.changed(variant), ("tools",))
+        return approved
+
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)
 
@@ -241,8 +253,11 @@ class App:
         if before is not None and key.scope and before.facts.era != connection.facts.era:
             # One session speaks with it in the other era; what it is to everybody else stays.
             listing = msgspec.structs.replace(listing, facts=before.facts, caching={})
+        current = variant.digest == self.plan.variants.get(variant.id, variant).digest
+        if current and await self.pins.seen(variant.id, variant.server, listing.tools):
+            self.views.changed(variant.id)
         kinds = await self.listings.put(variant, listing)
-        if variant.digest != self.plan.variants.get(variant.id, variant).digest:
+        if not current:
             return  # a definition of yesterday, which only drains
         self.views.missing(variant.id, None)
         touched = self.views.changed(variant.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -12,7 +12,13 @@ from mooring.relay.listings import Listings
 from mooring.relay.views import Views
 
 
-def instance_rows(running: Iterable[InstanceRow], plan: Plan, listings: Listings, views: Views) -> list[InstanceRow]:
+def instance_rows(
+    running: Iterable[InstanceRow],
+    plan: Plan,
+    listings: Listings,
+    views: Views,
+    unapproved: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[InstanceRow]:
     """Every instance there is, and one "stopped" line for each variant without any, in the order of the plan."""
     rows: dict[str, list[InstanceRow]] = {id: [] for id in plan.variants}
     for row in running:
@@ -35,6 +41,7 @@ def instance_rows(running: Iterable[InstanceRow], plan: Plan, listings: Listings
                     unlisted="" if listing is None else "; ".join(listing.problems),
                     workspaces=row.workspaces or mounted.get(id, ()),
                     tools=None if listing is None else len(listing.tools),
+                    unapproved=len((unapproved or {}).get(id, ())),
                     dialogue=dialogue(variant, row.era or (listing.facts.era if listing else None)),
                 )
             )

@@ -21,6 +21,7 @@ from mooring.nouns import (
     InstanceRow,
     KeyRow,
     NewKey,
+    PinRow,
     ReloadReport,
     Scope,
     SourceRow,
@@ -63,6 +64,8 @@ class Verbs:
             "catalog_refresh": self.catalog_refresh,
             "catalog_status": self.catalog_status,
             "catalog_show": self.catalog_show,
+            "pins": self.pins,
+            "pins_approve": self.pins_approve,
         }
         self._streaming = {"call", "logs", "catalog_refresh"}
         self._looked: Catalog | None = None
@@ -105,9 +108,9 @@ class Verbs:
         from mooring.launch.usage import usage
 
         app = self._app
-        rows = app.denials.marked(
-            instance_rows((*app.pool.rows(), *app.spares.rows()), app.plan, app.listings, app.views)
-        )
+        running = (*app.pool.rows(), *app.spares.rows())
+        rows = instance_rows(running, app.plan, app.listings, app.views, app.pins.waiting())
+        rows = app.denials.marked(rows)
         # Of a container the process here is but the engine's client.
         pids = [row.pid for row in rows if row.pid is not None and row.container is None]
         used = usage(pids)
@@ -223,6 +226,19 @@ class Verbs:
 
             self._looked = Catalog(self._app)
         return self._looked
+
+    async def pins(self, server: str | None = None) -> list[PinRow]:
+        return await self._app.pins.rows(self._variants(server))
+
+    async def pins_approve(self, server: str, tool: str | None = None) -> list[PinRow]:
+        return await self._app.approve(self._variants(server), tool)
+
+    def _variants(self, server: str | None) -> dict[str, str]:
+        """Variant id to server, of one server or of all."""
+        if server is not None:
+            self._known(server)
+        plan = self._app.plan
+        return {id: each.server for id, each in plan.variants.items() if server in (None, each.server)}
 
     def _known(self, server: str) -> None:
         names = {variant.server for variant in self._app.plan.variants.values()}

@@ -1,0 +1,37 @@
+"""From written policies to those of the plan. Pure; used by ``config.resolve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from mooring.config import names, plan
+from mooring.config.fault import Fault
+from mooring.config.schema import Path, Policy, Rule
+
+
+def policy(written: Policy, name: str, servers: Iterable[str], path: Path) -> plan.Policy:
+    """A policy under the ``name`` that people are told. Raises Fault."""
+    if written == Policy():
+        return plan.Policy()
+    rate = written.rate
+    return plan.Policy(
+        name=name,
+        allow=rules(written.allow, servers, (*path, "allow")),
+        deny=rules(written.deny, servers, (*path, "deny")),
+        confirm=rules(written.confirm, servers, (*path, "confirm")),
+        rate=None if rate is None else plan.Rate(rate.calls, float(rate.per)),
+        concurrency=written.concurrency,
+        max_result=written.max_result,
+    )
+
+
+def rules(written: Iterable[Rule], servers: Iterable[str], path: Path) -> tuple[plan.Rule, ...]:
+    """Rules; one about a server that does not exist would guard nothing. Raises Fault."""
+    made: list[plan.Rule] = []
+    for position, rule in enumerate(written):
+        if rule.server != "*" and not any(fnmatchcase(server, rule.server) for server in servers):
+            hint = names.did_you_mean(rule.server, tuple(servers))
+            raise Fault(f'no server is called "{rule.server}"{hint}', (*path, position, "server"))
+        made.append(plan.Rule(rule.server, rule.tool, rule.read_only, rule.destructive))
+    return tuple(made)
