@@ -135,7 +135,6 @@ class Mooring:
         return await self._ask(
             "key_create",
             NewKey,
-            PinRow,
             workspace=workspace,
             name=name,
             expires_at=expires_at,

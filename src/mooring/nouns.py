@@ -223,6 +223,39 @@ class PinRow(msgspec.Struct, frozen=True):
     """From the pinned definition to the one of now."""
 
 
+class AuditRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the audit file (``mooring audit --json``); what does not apply is left out."""
+
+    ts: float
+    event: str
+    """``call.finished`` for a call that was allowed, ``policy.denied`` for one that was not, or another event."""
+    workspace: str = ""
+    server: str = ""
+    instance: str = ""
+    trace: str = ""
+    """The caller's W3C ``traceparent``."""
+    key: str = ""
+    tool: str = ""
+    decision: str = ""
+    """``allowed``, ``asked`` (a person has to agree and has not yet), ``confirmed`` (one did) or ``denied``."""
+    reason: str = ""
+    outcome: str = ""
+    """``ok``, ``error`` (of the server), ``failed`` (``error`` says how) or ``cancelled``."""
+    error: str = ""
+    seconds: float = 0.0
+    sent: int = 0
+    received: int = 0
+    arguments: Any = None
+    """Only where ``[audit] arguments`` covers the tool; secrets are masked."""
+    data: dict[str, Any] = {}
+    """What any other event carries."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether somebody did not get what they asked for, by Mooring's decision."""
+        return self.decision == "denied" or self.error == "busy" or self.event == "key.refused"
+
+
 class AccessRow(msgspec.Struct, frozen=True):
     """What one key may do with one thing (``mooring check --as``)."""
 

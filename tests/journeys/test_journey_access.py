@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from mooring.errors import MooringError
 from mooring.testing.daemon import Daemon, server
 from mooring.testing.http_client import HttpClient
-from mooring.testing.speech import Era
+from mooring.testing.speech import DIALOGUE, Era
 
 Start = Callable[..., Awaitable[Daemon]]
 ROOMS = {"a": {"mcp_servers": ["echo", "other"]}, "b": {"mcp_servers": ["echo"]}}
@@ -95,3 +97,72 @@ async def test_the_end_of_a_key_ends_its_streams(start: Start, era: Era, ending:
                     await asyncio.sleep(0.02)
         async with client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}') as reply:
             assert reply.status == 401
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_person_agrees_over_http_and_everything_is_in_the_audit(start: Start, era: Era) -> None:
+    """R23 R24: asked in the client's own era; who did what, and what was refused, with the reason."""
+    rooms = {"w": {"mcp_servers": ["echo"], "policy": {"confirm": [{"tool": "counter"}], "deny": [{"tool": "env"}]}}}
+    audited = {"arguments": [{"tool": "counter"}]}
+    daemon = await start({"echo": server()}, rooms, None, audit=audited)
+    key = await daemon.mooring.key_create("w", name="laptop")
+    async with HttpClient(daemon.endpoint, token=key.key, era=era, capabilities=DIALOGUE) as client:
+        await client.open()
+        assert not (await client.call("echo_counter", {"by": 5})).get("isError")
+        client.answers["elicitation/create"] = {"action": "decline"}
+        assert (await client.call("echo_counter"))["isError"]
+        assert (await client.call("echo_env"))["isError"]
+    async with HttpClient(daemon.endpoint, token=key.key, era=era) as client:
+        await client.open()
+        assert "does not offer elicitation" in str(await client.call("echo_counter"))
+
+    async def recorded() -> list[dict[str, Any]]:
+        code, out, _ = await daemon.command("audit", "--json", "-w", "w", "--tool", "echo_*")
+        assert code == 0
+        return [json.loads(line) for line in out.splitlines()]
+
+    async with asyncio.timeout(20):
+        while len(found := [row for row in await recorded() if "decision" in row]) < 4 + 2 * (era == "modern"):
+            await asyncio.sleep(0.1)
+    confirmed = [row for row in found if row["decision"] == "confirmed"]
+    assert confirmed[-1]["arguments"] == {"by": 5}
+    assert (confirmed[0]["key"], confirmed[0]["server"]) == (key.id, "echo")
+    reasons = {row["reason"] for row in found if row["decision"] == "denied"}
+    assert reasons == {
+        "the user did not agree",
+        'deny[0] of the policy of workspace "w"',
+        "a person has to agree, and the client cannot ask one",
+    }
+    code, out, _ = await daemon.command("audit", "--json", "--denied")
+    assert (code, len(out.splitlines())) == (0, 3)
+    code, out, _ = await daemon.command("check", "--as", key.id, "--json")
+    access = {row["name"]: row for row in json.loads(out)["access"]}
+    assert (access["echo_counter"]["call"], access["echo_env"]["call"], access["echo_pid"]["call"]) == (
+        "confirm",
+        "no",
+        "yes",
+    )
+    assert key.key not in out
+
+
+async def test_a_changed_tool_is_shown_and_approved_at_the_command_line(start: Start) -> None:
+    daemon = await start({"echo": server("--changing")}, None, {"pins": "strict"})
+    async with await daemon.client("w") as client:
+        await client.open()
+        before = {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
+        await client.call("echo_change", {"kind": "tools"})
+        code, out = 0, ""
+        async with asyncio.timeout(20):
+            while "it is new" not in out:
+                code, out, _ = await daemon.command("pins", "diff", "echo")
+        assert code == 0
+        assert '+  "name": ' in out
+        assert {tool["name"] for tool in (await client.result("tools/list"))["tools"]} == before
+        (row,) = await daemon.rows("echo")
+        assert row.unapproved == 1
+        code, out, _ = await daemon.command("pins", "approve", "echo", "--json")
+        (approved,) = json.loads(out)
+        assert (code, approved["state"]) == (0, "new")
+        names = {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
+        assert names - before == {f"echo_{approved['tool']}"}
+        assert (await daemon.command("check"))[0] == 0

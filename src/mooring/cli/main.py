@@ -28,6 +28,7 @@ VERBS = {
     "server": "server",
     "key": "key",
     "pins": "pins",
+    "audit": "audit",
     "secret": "secret",
     "auth": "auth",
     "find": "find",

@@ -58,6 +58,11 @@ class Home(msgspec.Struct, frozen=True):
         return os.path.join(self.state, "mooring.db")
 
     @property
+    def audit_file(self) -> str:
+        """The audit; older ones have a number behind."""
+        return os.path.join(self.state, "audit.jsonl")
+
+    @property
     def secret_file(self) -> str:
         """The secret store: names, and values where there is no keyring."""
         return os.path.join(self.state, "secrets.json")

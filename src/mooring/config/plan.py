@@ -239,6 +239,18 @@ class Policy(msgspec.Struct, frozen=True):
     """Bytes of a result; 0: no limit."""
 
 
+class Audit(msgspec.Struct, frozen=True):
+    """What is kept of what was done."""
+
+    enabled: bool = True
+    arguments: tuple[Rule, ...] = ()
+    """Tools whose arguments are recorded."""
+    max_bytes: int = 10_000_000
+    """Size at which a file is put aside."""
+    files: int = 10
+    """Files that are kept, the current one included."""
+
+
 class Workspace(msgspec.Struct, frozen=True):
     """One tenant: its mounts in the order of the configuration."""
 
@@ -302,3 +314,4 @@ class Plan(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()
     """Every file read, absolute, in order."""
+    audit: Audit = Audit()

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from mooring.config import names, plan
 from mooring.config.fault import Fault
-from mooring.config.schema import Path, Policy, Rule
+from mooring.config.schema import Audit, Path, Policy, Rule
 
 
 def policy(written: Policy, name: str, servers: Iterable[str], path: Path) -> plan.Policy:
@@ -24,6 +24,12 @@ def policy(written: Policy, name: str, servers: Iterable[str], path: Path) -> pl
         concurrency=written.concurrency,
         max_result=written.max_result,
     )
+
+
+def audit(written: Audit, servers: Iterable[str]) -> plan.Audit:
+    """What is recorded. Raises Fault."""
+    arguments = rules(written.arguments, servers, ("audit", "arguments"))
+    return plan.Audit(written.enabled, arguments, written.max_bytes, written.files)
 
 
 def rules(written: Iterable[Rule], servers: Iterable[str], path: Path) -> tuple[plan.Rule, ...]:

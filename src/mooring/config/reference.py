@@ -43,6 +43,7 @@ session) are filled by Mooring. A placeholder without a value is an error; value
 
 _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[gateway]", "", schema.Gateway),
+    ("[audit]", "", schema.Audit),
     ("[mcp_servers.NAME]", "Every server has exactly one of `command`, `image`, `url` and `plugin`.", schema.Server),
     ("[mcp_servers.NAME] with command", "", schema.CommandServer),
     ("[mcp_servers.NAME] with image", "", schema.ImageServer),

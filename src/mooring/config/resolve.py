@@ -86,7 +86,8 @@ class _Resolver:
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused()
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
-        return Plan(gateway, self.variants, workspaces, catalog, tuple(self.problems), self.loaded.files)
+        audit = policies.audit(self.config.audit, self.config.mcp_servers)
+        return Plan(gateway, self.variants, workspaces, catalog, tuple(self.problems), self.loaded.files, audit)
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
         path: Path = ("catalog", "sources", name)

@@ -356,6 +356,19 @@ class Policy(Table, frozen=True, kw_only=True):
     """Bytes of a result; a longer one is replaced by an error that names its size; 0: no limit."""
 
 
+class Audit(Table, frozen=True, kw_only=True):
+    """The record of calls and of changes of who may do what, in `state/audit.jsonl`."""
+
+    enabled: bool = True
+    """`false`: nothing is recorded."""
+    arguments: tuple[Rule, ...] = ()
+    """Tools whose arguments are recorded, with secrets masked."""
+    max_bytes: Annotated[int, msgspec.Meta(ge=65536)] = 10_000_000
+    """Size at which a file is put aside."""
+    files: Annotated[int, msgspec.Meta(ge=1, le=999)] = 10
+    """Files that are kept, the current one included."""
+
+
 class Workspace(Layer, frozen=True, kw_only=True):
     """A tenant."""
 
@@ -477,6 +490,8 @@ class Config(Table, frozen=True, kw_only=True):
     """Name to kwargs."""
     workspaces: dict[str, Workspace] = {}
     """Who is given what."""
+    audit: Audit = Audit()
+    """What is recorded."""
     catalog: Catalog = Catalog()
     """What could be run."""
     agent_pool: AgentPool = AgentPool()

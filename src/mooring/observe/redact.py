@@ -41,8 +41,8 @@ class Redactor:
             del self._forms[next(iter(self._forms))]
 
     def __call__(self, text: str) -> str:
-        """``text`` without secrets."""
-        text = _mask(text, _found(text, self._forms))
+        """``text`` without secrets; from any thread."""
+        text = _mask(text, _found(text, tuple(self._forms)))
         text = _CREDENTIALS.sub(rf"\1 {MASK}", text)
         return _KEYS.sub("mrg_" + MASK, text)
 
@@ -63,7 +63,7 @@ def _percent(text: str) -> str:
     return quote(text, safe="", errors="replace")
 
 
-def _found(text: str, forms: dict[str, None]) -> list[tuple[int, int]]:
+def _found(text: str, forms: tuple[str, ...]) -> list[tuple[int, int]]:
     """Where the forms are, overlapping ones included, so that no tail of a value survives the mask of another."""
     ends = _line_ends(text)
     spans: list[tuple[int, int]] = []

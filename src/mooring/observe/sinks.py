@@ -121,6 +121,10 @@ class Metrics:
         """By server: a count for each bucket and one above, then the sum of seconds."""
         self._starts: dict[Labels, int] = {}
         self._crashes: dict[Labels, int] = {}
+        self._denied: dict[Labels, int] = {}
+        self._bytes: dict[Labels, int] = {}
+        self._asked: dict[Labels, int] = {}
+        self._pins: dict[Labels, int] = {}
         self._sessions = 0
         self._handlers: dict[str, Callable[[Event], None]] = {
             "call.finished": self._call_finished,
@@ -128,6 +132,10 @@ class Metrics:
             "instance.crashed": lambda event: _count(self._crashes, (event.server,)),
             "session.opened": lambda event: self._session(1),
             "session.closed": lambda event: self._session(-1),
+            "policy.denied": lambda event: _count(self._denied, (event.workspace,)),
+            "dialogue.answered": self._answered,
+            "dialogue.expired": lambda event: _count(self._asked, (event.workspace, "expired")),
+            "pin.changed": lambda event: _count(self._pins, (event.server,)),
         }
 
     def __call__(self, event: Event) -> None:
@@ -144,7 +152,7 @@ class Metrics:
             _count(self._starts, (server,), 0)
             _count(self._crashes, (server,), 0)
 
-    def render(self, instances: Iterable[InstanceRow]) -> str:
+    def render(self, instances: Iterable[InstanceRow], audit_lost: int = 0, audit_waiting: int = 0) -> str:
         """All metrics in the Prometheus text format 0.0.4; ``instances`` are those of this moment."""
         states = dict.fromkeys(((state,) for state in get_args(State)), 0)
         for row in instances:
@@ -155,6 +163,12 @@ class Metrics:
             *_family("instances", "gauge", "Instances by state.", ("state",), states),
             *_family("instance_starts_total", "counter", "Starts begun.", ("server",), self._starts),
             *_family("instance_crashes_total", "counter", "Instances that ended unasked.", ("server",), self._crashes),
+            *_family("denied_total", "counter", "Calls refused by policy.", ("workspace",), self._denied),
+            *_family("call_bytes_total", "counter", "Bytes of calls.", ("server", "direction"), self._bytes),
+            *_family("confirmations_total", "counter", "What people answered.", ("workspace", "answer"), self._asked),
+            *_family("pin_changes_total", "counter", "Tools that changed.", ("server",), self._pins),
+            *_family("audit_lost_total", "counter", "Records that could not be kept.", (), {(): audit_lost}),
+            *_family("audit_waiting", "gauge", "Records not on disk yet.", (), {(): audit_waiting}),
             *_family("sessions", "gauge", "Open client sessions.", (), {(): self._sessions}),
         ]
         return "\n".join(lines) + "\n"
@@ -166,9 +180,16 @@ class Metrics:
         if durations is None:
             server = event.server if len(self._durations) < MAX_SERIES else "other"
             durations = self._durations.setdefault(server, [0] * (len(BUCKETS) + 1) + [0.0])
+        _count(self._bytes, (event.server, "sent"), data.get("sent", 0))
+        _count(self._bytes, (event.server, "received"), data.get("received", 0))
         seconds = data.get("seconds", 0.0)
         durations[bisect_left(BUCKETS, seconds)] += 1
         durations[-1] += seconds
+
+    def _answered(self, event: Event) -> None:
+        action = event.data.get("action")
+        answer = action if action in ("accept", "decline", "cancel") else "other"
+        _count(self._asked, (event.workspace, answer))
 
     def _session(self, change: int) -> None:
         self._sessions += change

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
+
+from msgspec import Raw
 
 from mooring.access.limits import Limits
-from mooring.access.policy import Decision, held_back
+from mooring.access.policy import Decision, covers, held_back
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.observe.events import Event, Events
@@ -16,12 +19,21 @@ from mooring.relay.forward import Forward, named
 from mooring.relay.handles import Handles
 from mooring.relay.table import Route
 from mooring.relay.views import Views
-from mooring.wire import jsonrpc
+from mooring.wire import eras, jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
 
+TRACE_LIMIT = 128
+"""Characters of a trace context that are kept; a valid one has 55."""
+_TRACEPARENT = b'"traceparent"'
 _UNKNOWN = Decision(False, "no such tool")
+_REFUSED = {
+    "declined": "the user did not agree",
+    "unconfirmed": "a person has to agree, and the client cannot ask one",
+    "refused": "its definition is not approved",
+}
+"""Errors that are decisions, with the reason for the audit."""
 
 
 class Calls:
@@ -155,17 +167,20 @@ class Calls:
     async def _timed(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
         started, clock = time.time(), time.perf_counter()
         outcome, received, failure = "cancelled", 0, None
+        told: Answer | None = None
         try:
-            answer = await self._guarded(request, route, params, decision)
+            answer = told = await self._guarded(request, route, params, decision)
             outcome, received = ("ok", len(answer.result)) if answer.result is not None else ("error", 0)
         except MooringError as error:
             outcome, failure = "failed", error.kind
-            answer = refusals.tool_failure(error, request.era)
+            answer = told = refusals.tool_failure(error, request.era)
         finally:
             principal = request.session.principal
-            data = {
+            refused = failure in _REFUSED
+            data: dict[str, Any] = {
                 "tool": route.advertised,
                 "key": principal.key_id,
+                "decision": "denied" if refused else _agreed(told) if decision.confirm else "allowed",
                 "outcome": outcome,
                 "seconds": time.perf_counter() - clock,
                 "sent": len(params),
@@ -173,7 +188,30 @@ class Calls:
             }
             if failure:
                 data["error"] = failure
+            if refused:
+                data["reason"] = _REFUSED[failure]
+            meta, arguments = self._recorded(request, route)
+            if arguments is not None:
+                data["arguments"] = arguments
             self._events.emit(
-                Event("call.finished", started, principal.workspace, route.mount.server, route.variant.id, "", data)
+                Event("call.finished", started, principal.workspace, route.mount.server, route.variant.id, meta, data)
             )
         return answer
+
+    def _recorded(self, request: Request, route: Route) -> tuple[str, Raw | None]:
+        """The caller's W3C trace context, and the arguments where they are to be recorded."""
+        rules = self._views.plan.audit.arguments
+        wanted = bool(rules) and any(covers(rule, route.about) for rule in rules)
+        traced = _TRACEPARENT in request.params
+        if not wanted and not traced:
+            return "", None
+        parts = jsonrpc.fields(request.params)
+        trace = jsonrpc.string(jsonrpc.fields(parts.get("_meta")).get("traceparent")) or "" if traced else ""
+        return trace[:TRACE_LIMIT], Raw(bytes(parts.get("arguments", jsonrpc.EMPTY))) if wanted else None
+
+
+def _agreed(answer: Answer | None) -> str:
+    """How far a call is that a person has to agree to."""
+    if answer is None or answer.result is None:
+        return "confirmed" if answer is not None else "asked"
+    return "asked" if eras.result_type(answer.result) == "input_required" else "confirmed"

@@ -18,7 +18,7 @@ from mooring import __version__
 from mooring.access.keys import Keys
 from mooring.access.login import Login
 from mooring.access.pins import Pins
-from mooring.config.plan import Gateway, Plan, Variant
+from mooring.config.plan import Audit, Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.listing import take
 from mooring.instances.pool import Pool
@@ -26,6 +26,7 @@ from mooring.instances.spares import Spares
 from mooring.launch.base import Launcher
 from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey, PinRow, ReloadReport
+from mooring.observe.audit import AuditLog
 from mooring.observe.events import Event, Events
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import Metrics, describe, log_sink
@@ -87,6 +88,10 @@ class App:
         collected = collect(self.plugins, self.context)
         self.denials = Denials()
         self.events = Events((log_sink, self.metrics, self.denials, *collected.sinks))
+        self.audit = AuditLog(self.home.audit_file, Audit(), redact) if self.home else None
+        """None for the library, which has no place for it."""
+        if self.audit:
+            self.events.sinks += (self.audit,)
         self.launchers: dict[str, Launcher] = collected.by_kind()
         self.plugin_problems = collected.problems
         self.keys = Keys(store, self.events)
@@ -117,6 +122,8 @@ class App:
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open what has tasks; ``stack`` ends it. Raises ConfigError when the configuration is not valid."""
+        if self.audit:
+            await stack.enter_async_context(self.audit)
         self.keys.load()
         self.pins.load()
         plan = self.remembered.recall() or self.configuration.resolved()
@@ -211,6 +218,8 @@ class App:
         self.metrics.declare(
             (mount.workspace, mount.server) for room in self.plan.workspaces.values() for mount in room.mounts
         )
+        if self.audit:
+            self.audit.settings = self.plan.audit
         self.watching.apply(self.plan)
         self.pool.apply(self.plan.variants)
         if self._looking:

@@ -31,7 +31,7 @@ async def fronts(app: App) -> AsyncGenerator[None, None]:
         return Reply(200, jsonrpc.text({"status": "ok", "config_error": app.config_error or None}), JSON)
 
     async def metrics(request: Request) -> Reply:
-        return Reply(200, app.metrics.render(app.pool.rows()).encode(), _TEXT)
+        return Reply(200, _measured(app).encode(), _TEXT)
 
     gateway = app.plan.gateway
     pages = {"/healthz": healthz, "/metrics": metrics}
@@ -50,6 +50,11 @@ async def fronts(app: App) -> AsyncGenerator[None, None]:
 
         app.on_applied.append(applied)
         yield
+
+
+def _measured(app: App) -> str:
+    audit = app.audit
+    return app.metrics.render(app.pool.rows(), audit.lost if audit else 0, audit.waiting if audit else 0)
 
 
 def _open(principal: Principal, plan: Plan) -> bool:

@@ -1,0 +1,159 @@
+"""The audit file: whole lines, private, rotated, and honest about what a full disk cost."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from mooring.config.plan import Audit
+from mooring.nouns import AuditRow
+from mooring.observe import audit as module
+from mooring.observe.audit import AuditLog, record
+from mooring.observe.audit_files import rows
+from mooring.observe.events import Event
+from mooring.observe.redact import Redactor
+from mooring.testing import wait_for
+
+
+def call(tool: str = "a_t", **data: Any) -> Event:
+    shown = {"tool": tool, "key": "k_1", "outcome": "ok", "seconds": 0.5, "sent": 3, "received": 4, **data}
+    return Event("call.finished", time.time(), "w", "a", "a", data=shown)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINGER", 0.01)
+    monkeypatch.setattr(module, "RETRY", 0.02)
+
+
+async def test_calls_and_changes_are_lines_and_the_life_of_servers_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call())
+        audit(Event("policy.denied", 1.0, "w", data={"tool": "x", "key": "k_2", "reason": "no such tool"}))
+        audit(Event("key.revoked", 2.0, "w", data={"key": "k_1", "name": "n"}))
+        audit(Event("instance.ready", 3.0, "", "a", "a"))
+        audit(Event("session.opened", 3.0, "w"))
+    done, denied, revoked = rows(str(file))
+    assert (done.workspace, done.key, done.tool, done.server, done.decision, done.outcome, done.seconds) == (
+        "w",
+        "k_1",
+        "a_t",
+        "a",
+        "allowed",
+        "ok",
+        0.5,
+    )
+    assert (done.sent, done.received, done.refused) == (3, 4, False)
+    assert (denied.decision, denied.reason, denied.refused) == ("denied", "no such tool", True)
+    assert (revoked.event, revoked.data) == ("key.revoked", {"key": "k_1", "name": "n"})
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+async def test_a_record_is_on_disk_soon_without_an_end(tmp_path: Path) -> None:
+    file = str(tmp_path / "audit.jsonl")
+    async with AuditLog(file, Audit(), Redactor()) as audit:
+        for number in range(3):
+            audit(call(f"t{number}"))
+            await wait_for(lambda: not audit.waiting, 5)
+            assert [row.tool for row in rows(file)] == [f"t{n}" for n in range(number + 1)]
+
+
+async def test_secrets_in_arguments_and_reasons_are_masked(tmp_path: Path) -> None:
+    """R22"""
+    file = tmp_path / "audit.jsonl"
+    redact = Redactor()
+    redact.add('hunter2 "x"')
+    async with AuditLog(str(file), Audit(), redact) as audit:
+        audit(call(arguments=msgspec.Raw(b'{"token":"hunter2 \\"x\\"","n":1}')))
+        audit(Event("config.rejected", 1.0, data={"error": 'it says hunter2 "x"'}))
+    assert "hunter2" not in file.read_text()
+    first, second = rows(str(file))
+    assert first.arguments == {"token": "****", "n": 1}
+    assert second.data == {"error": "it says ****"}
+
+
+async def test_files_are_put_aside_and_the_oldest_goes(tmp_path: Path) -> None:
+    file = str(tmp_path / "audit.jsonl")
+    async with AuditLog(file, Audit(max_bytes=400, files=3), Redactor()) as audit:
+        for number in range(30):
+            audit(call(f"t{number}"))
+            await wait_for(lambda: not audit.waiting, 5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2"]
+    kept = [row.tool for row in rows(file)]
+    assert kept == [f"t{n}" for n in range(30 - len(kept), 30)]
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in tmp_path.iterdir())
+
+
+async def test_one_file_only_starts_over(tmp_path: Path) -> None:
+    file = str(tmp_path / "audit.jsonl")
+    async with AuditLog(file, Audit(max_bytes=200, files=1), Redactor()) as audit:
+        for number in range(5):
+            audit(call(f"t{number}"))
+            await wait_for(lambda: not audit.waiting, 5)
+    assert [path.name for path in tmp_path.iterdir()] == ["audit.jsonl"]
+    assert list(rows(file))[-1].tool == "t4"
+
+
+async def test_a_full_disk_stops_nobody_and_what_it_cost_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a line is taken back, what waits is written later, and what did not fit is counted."""
+    file = tmp_path / "audit.jsonl"
+    monkeypatch.setattr(module, "WAITING", 3)
+    real, full = os.write, True
+
+    def write(descriptor: int, data: bytes) -> int:
+        if not full:
+            return real(descriptor, data)
+        real(descriptor, bytes(data)[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.os, "write", write)
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        for number in range(5):
+            audit(call(f"t{number}"))
+        await wait_for(lambda: audit._failing, 5)
+        assert file.read_bytes() == b""
+        assert (audit.waiting, audit.lost) == (3, 2)
+        full = False
+        await wait_for(lambda: not audit.waiting, 5)
+        audit(call("after"))
+    found = list(rows(str(file)))
+    assert [row.tool for row in found] == ["t0", "t1", "t2", "", "after"]
+    assert (found[3].event, found[3].data) == ("audit.lost", {"records": 2})
+
+
+async def test_an_unwritable_folder_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    async with AuditLog(str(tmp_path / "missing" / "audit.jsonl"), Audit(), Redactor()) as audit:
+        audit(call())
+        await wait_for(lambda: audit._failing, 5)
+    assert audit.waiting == 1
+
+
+async def test_a_line_that_a_power_cut_left_half_spoils_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_bytes(msgspec.json.encode(AuditRow(1.0, "call.finished", tool="before")) + b'\n{"ts":2.0,"ev')
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call("after"))
+    assert [row.tool for row in rows(str(file))] == ["before", "after"]
+
+
+async def test_nothing_is_written_where_it_is_switched_off(tmp_path: Path) -> None:
+    async with AuditLog(str(tmp_path / "audit.jsonl"), Audit(enabled=False), Redactor()) as audit:
+        audit(call())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_call_that_a_person_refused_counts_as_refused() -> None:
+    row = record(call(decision="denied", reason="the user did not agree", error="declined", outcome="failed"))
+    assert row is not None
+    assert row.refused
+    assert record(Event("instance.ready", 1.0)) is None
