@@ -76,7 +76,11 @@ def _duration(text: str) -> float:
 def _cells(row: AuditRow) -> tuple[object, ...]:
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.ts))
     data = row.data or {}
-    why = row.reason or row.error or " ".join(f"{name}={value}" for name, value in data.items() if name != "diff")
+    why = (
+        row.reason
+        or row.error
+        or " ".join(f"{name}={value}" for name, value in data.items() if name not in ("diff", "key"))
+    )
     seconds = f"{row.seconds:.3f}" if row.outcome else ""
     key = row.key or data.get("key", "")
     return at, row.event, row.workspace, key, row.server, row.tool, row.decision, row.outcome, seconds, why
