@@ -71,6 +71,7 @@ async def test_ps_and_tools_have_their_shapes(running: Daemon) -> None:
         "processes": ANY,
         "dialogue": ANY,
         "denied": [],
+        "unapproved": 0,
         "last_error": "",
         "stderr": "",
     }
