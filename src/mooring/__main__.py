@@ -1,4 +1,5 @@
-"""The ``mooring`` command. ``stdio`` and plain ``up`` are dispatched before any command-line library is imported."""
+"""The ``mooring`` command. ``stdio``, ``registry`` and plain ``up`` are dispatched before any command-line library is
+imported."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ import sys
 def main() -> None:
     """Run the verb in ``sys.argv`` and exit with its code."""
     arguments = sys.argv[1:]
-    if arguments[:1] == ["stdio"] and not {"-h", "--help"} & set(arguments):
+    if arguments[:1] in (["stdio"], ["registry"]) and not {"-h", "--help"} & set(arguments):
         from mooring.cli.shim import main as shim
 
-        sys.exit(shim(arguments[1:]))
+        sys.exit(shim(arguments[1:], arguments[0]))
     if arguments[:1] == ["up"] and (len(arguments) == 1 or (len(arguments) == 3 and arguments[1] == "--config")):
         from mooring.cli.up import up
 

@@ -15,6 +15,8 @@ import msgspec
 
 from mooring.errors import ConfigError
 from mooring.nouns import (
+    ActiveMount,
+    ApprovalRow,
     EntryReport,
     EntryRow,
     InstanceRow,
@@ -203,6 +205,55 @@ class Mooring:
     async def pins_approve(self, server: str, tool: str | None = None) -> list[PinRow]:
         """Pin what a server's tools, or one of them, are now; what was approved."""
         return await self._ask("pins_approve", list[PinRow], server=server, tool=tool)
+
+    async def add(
+        self,
+        workspace: str,
+        entry_id: str,
+        *,
+        prefix: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        heard: Heard | None = None,
+    ) -> ActiveMount:
+        """Start an entry of the catalog and offer its tools in a workspace, until it is removed. ``settings``: what
+        the entry declares, no secrets. ``heard`` gets ("progress", {"message"}). Nothing is left when it fails."""
+        return await self._ask(
+            "add",
+            ActiveMount,
+            heard,
+            workspace=workspace,
+            entry_id=entry_id,
+            prefix=prefix,
+            settings=dict(settings or {}),
+        )
+
+    async def exec(
+        self, workspace: str, tool: str, arguments: Mapping[str, Any] | None = None, heard: Heard | None = None
+    ) -> dict[str, Any]:
+        """Like ``call``; ``tool`` may also have the form ``mcp_<prefix>_<tool>``."""
+        return await self._ask(
+            "exec", dict[str, Any], heard, workspace=workspace, tool=tool, arguments=dict(arguments or {})
+        )
+
+    async def remove(self, workspace: str, what: str) -> ActiveMount:
+        """End what was added, by entry id or prefix; how it was before."""
+        return await self._ask("remove", ActiveMount, workspace=workspace, what=what)
+
+    async def active(self, workspace: str | None = None) -> list[ActiveMount]:
+        """What was added to a workspace, or to any, and how it is now."""
+        return await self._ask("active", list[ActiveMount], workspace=workspace)
+
+    async def approvals(self) -> list[ApprovalRow]:
+        """What agents asked to run: first what waits for a person, then what was approved."""
+        return await self._ask("approvals", list[ApprovalRow])
+
+    async def approve(self, approval_id: str) -> ApprovalRow:
+        """Let an agent run what it asked for: this very command, in this workspace."""
+        return await self._ask("approve", ApprovalRow, approval_id=approval_id)
+
+    async def approval_revoke(self, approval_id: str) -> ApprovalRow:
+        """Take an approval back, and end what was added with it."""
+        return await self._ask("approval_revoke", ApprovalRow, approval_id=approval_id)
 
     async def add_server(
         self, name: str, *, functions: Sequence[Callable[..., Any]], workspaces: Sequence[str] | None = None

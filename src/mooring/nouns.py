@@ -392,3 +392,50 @@ class RefreshReport(msgspec.Struct, frozen=True):
     next_at: float | None = None
     problems: tuple[str, ...] = ()
     error: str = ""
+
+
+class ActiveMount(msgspec.Struct, frozen=True):
+    """A server that was added to a workspace at run time, and how it is now."""
+
+    entry_id: str
+    """``command:<prefix>`` for a free command."""
+    name: str
+    """What people call it."""
+    workspace: str
+    prefix: str
+    server: str
+    """Its name in ``mooring ps``, ``logs`` and ``restart``."""
+    state: State
+    container_id: str | None
+    """The container that runs now, by the name that its engine knows; null when none does."""
+    environment: dict[str, str]
+    """Variable to where its value is kept; values that are no secrets are masked."""
+    tools: tuple[str, ...]
+    """As the server calls them, when it was last listed."""
+    mounted_at: float
+    settings: dict[str, Any] = {}
+    """What was given when it was added."""
+    reason: str = ""
+    """Why it does not run now, or cannot."""
+    pid: int | None = None
+    last_error: str = ""
+    approval: str = ""
+    """The approval without which it could not have been added."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know after adding it."""
+
+
+class ApprovalRow(msgspec.Struct, frozen=True):
+    """Something that an agent asked to run, and that a person approves or not."""
+
+    id: str
+    workspace: str
+    entry_id: str
+    source: str
+    """Where the entry comes from; "" for a free command."""
+    command: tuple[str, ...]
+    """Exactly what would be run, or the URL."""
+    reach: tuple[str, ...]
+    """What it could get at, in words."""
+    asked_at: float
+    approved_at: float | None = None

@@ -25,28 +25,29 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
 
     "-" reads it from stdin. Exit 1 when the tool failed, 4 when a program that its server needs is not installed.
     """
-    given = _arguments(sys.stdin.read() if arguments == "-" else arguments)
+    given = arguments_of(sys.stdin.read() if arguments == "-" else arguments)
 
     async def ask(mooring: Mooring) -> dict[str, Any]:
-        return await mooring.call(await workspace_of(mooring, workspace), tool, given, _heard)
+        return await mooring.call(await workspace_of(mooring, workspace), tool, given, heard)
 
     result = attached(ask, spawn=not no_spawn, limit=None)
     if as_json:
         print_json(result)
     else:
-        for text in _texts(result):
+        for text in texts(result):
             click.echo(visible(text), err=bool(result.get("isError")))
-    sys.exit(_exit_code(result))
+    sys.exit(exit_code(result))
 
 
-def _arguments(text: str) -> dict[str, Any]:
+def arguments_of(text: str) -> dict[str, Any]:
+    """A JSON object that was written on the command line."""
     try:
         return msgspec.json.decode(text.encode(), type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise click.BadParameter(f"not a JSON object: {error}", param_hint="ARGUMENTS") from None
 
 
-def _heard(what: str, data: Any) -> None:
+def heard(what: str, data: Any) -> None:
     """Progress and log messages, for people only."""
     if sys.stderr.isatty():
         text = data.get("message") or data.get("data") or ""
@@ -54,7 +55,8 @@ def _heard(what: str, data: Any) -> None:
         click.echo(click.style(visible(f"{what}: {amount}{text}"), dim=True), err=True)
 
 
-def _exit_code(result: dict[str, Any]) -> int:
+def exit_code(result: dict[str, Any]) -> int:
+    """What a verb that called a tool ends with."""
     if not result.get("isError"):
         return 0
     from mooring.relay.refusals import ERROR_KEY  # failures only
@@ -63,7 +65,7 @@ def _exit_code(result: dict[str, Any]) -> int:
     return LaunchMissing.exit_code if kind == LaunchMissing.kind else 1
 
 
-def _texts(result: dict[str, Any]) -> list[str]:
+def texts(result: dict[str, Any]) -> list[str]:
     """A result for a terminal: its content, or, when it has none, its structured content."""
     texts = [_shown(block) for block in result.get("content", ())]
     if not texts and "structuredContent" in result:

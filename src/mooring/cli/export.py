@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
@@ -12,7 +11,8 @@ from mooring.cli.output import json_option, no_spawn_option, print_json, say, wo
 from mooring.cli.shapes import ExportReport
 from mooring.errors import DaemonAbsent
 from mooring.export import documents
-from mooring.export.clients import CLIENTS, Address, Client, Command, Target, find
+from mooring.export.clients import CLIENTS, Address, Client, Target, find
+from mooring.export.ourselves import stdio_command
 from mooring.facade import Mooring
 
 
@@ -63,21 +63,13 @@ def _target(client: Client, workspace: str | None, http: bool, dry_run: bool, sp
     async def ask(mooring: Mooring) -> Target:
         chosen = await workspace_of(mooring, workspace)
         if not http:
-            return _command(chosen)
+            return stdio_command(chosen, os.environ)
         client.entry(Address("", ""))  # before a key is made: some clients take no URL
         url = (await mooring.status()).public_url
         key = "mrg_" if dry_run else (await mooring.key_create(chosen, name=_key_name(client), replace=True)).key
         return Address(url, key)
 
     return attached(ask, spawn=spawn)
-
-
-def _command(workspace: str) -> Command:
-    """The absolute path: a client's PATH is rarely the one of this terminal."""
-    home = os.environ.get("MOORING_HOME", "")
-    env = {"MOORING_HOME": os.path.abspath(os.path.expanduser(home))} if home else {}
-    program = os.path.join(os.path.dirname(sys.executable), "mooring")
-    return Command(program, ("stdio", "-w", workspace), env)
 
 
 def _key_name(client: Client) -> str:

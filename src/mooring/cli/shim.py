@@ -1,4 +1,5 @@
-"""``mooring stdio -w W``: MCP on stdin and stdout, carried to the daemon over its control socket.
+"""``mooring stdio -w W``: MCP on stdin and stdout, carried to the daemon over its control socket. ``mooring registry``
+is the same, for a workspace that offers the registry.
 
 Started by MCP clients that only start commands, so it has to start fast: dispatched by ``mooring.__main__`` before any
 CLI library is imported, and importing next to nothing itself (no asyncio, no msgspec, hence no ``config.home``). After
@@ -36,7 +37,7 @@ GRACE = 2.0
 """Seconds of waiting left once a daemon started here has ended: another one may have been faster."""
 
 _CHUNK = 1 << 18
-_USAGE = "usage: mooring stdio [-w WORKSPACE] [--no-spawn]"
+_USAGE = "usage: mooring {} [-w WORKSPACE] [--no-spawn]"
 
 
 class Stop(Exception):
@@ -47,13 +48,14 @@ class Stop(Exception):
         self.exit_code = exit_code
 
 
-def main(argv: list[str]) -> int:
-    """Run ``mooring stdio`` with the arguments after the verb; returns the exit code."""
+def main(argv: list[str], verb: str = "stdio") -> int:
+    """Run ``mooring stdio``, or another ``verb`` like it, with the arguments after it; returns the exit code."""
     try:
-        workspace, spawn = _options(argv)
-        path = socket_path(os.environ)
-        link = attach(path, workspace) or _first_link(path, workspace, spawn)
-        return Shim(path, workspace, link).run()
+        workspace, spawn = _options(argv, verb)
+        ledger = _ledger()  # before it attaches: from then on no file is opened
+        place = Place(socket_path(os.environ), workspace, verb)
+        link = place.attach() or _first_link(place, spawn)
+        return Shim(place, link, ledger).run()
     except Stop as stop:
         print(stop, file=sys.stderr)  # noqa: T201
         return stop.exit_code
@@ -109,29 +111,35 @@ class Link:
         self._connection.close()
 
 
-def attach(path: str, workspace: str | None) -> Link | None:
-    """Connect and attach to a workspace (None: the daemon's choice). None when no daemon answers at ``path``. Raises
-    Stop when there is one and it refuses."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(ATTACH_TIMEOUT)
-    link = Link(connection)
-    try:
-        connection.connect(path)
-        link.send(b'{"attach":"stdio","workspace":%s}' % _json(workspace))
-        answer = _answer(link)
-    except TimeoutError:
-        raise Stop(f"The Mooring daemon at {path} does not answer.", 1) from None
-    except OSError as error:
-        if isinstance(error, PermissionError) or "too long" in str(error):
-            raise Stop(f"The Mooring daemon cannot be reached at {path}: {error}", 1) from None
-        answer = None
-    if answer is None:
-        link.close()
-        return None
-    if b'"error"' in answer:
-        raise _refusal(answer)
-    link.settle()
-    return link
+class Place:
+    """Where to attach: the control socket at ``path``, to a workspace (None: the daemon's choice), for ``verb``."""
+
+    def __init__(self, path: str, workspace: str | None, verb: str = "stdio") -> None:
+        self.path = path
+        self._line = b'{"attach":%s,"workspace":%s}' % (_json(verb), _json(workspace))
+
+    def attach(self) -> Link | None:
+        """Connect and attach. None when no daemon answers. Raises Stop when there is one and it refuses."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(ATTACH_TIMEOUT)
+        link = Link(connection)
+        try:
+            connection.connect(self.path)
+            link.send(self._line)
+            answer = _answer(link)
+        except TimeoutError:
+            raise Stop(f"The Mooring daemon at {self.path} does not answer.", 1) from None
+        except OSError as error:
+            if isinstance(error, PermissionError) or "too long" in str(error):
+                raise Stop(f"The Mooring daemon cannot be reached at {self.path}: {error}", 1) from None
+            answer = None
+        if answer is None:
+            link.close()
+            return None
+        if b'"error"' in answer:
+            raise _refusal(answer)
+        link.settle()
+        return link
 
 
 def _answer(link: Link) -> bytes | None:
@@ -162,14 +170,13 @@ def _json(workspace: str | None) -> bytes:
 class Shim:
     """The two directions, and the link between them that may be replaced."""
 
-    def __init__(self, path: str, workspace: str | None, link: Link) -> None:
-        self._path = path
-        self._workspace = workspace
+    def __init__(self, place: Place, link: Link, ledger: Ledger) -> None:
+        self._place = place
         self._state = threading.Condition()
         """Guards all below."""
         self._link: Link | None = link
         self._ended = False
-        self._ledger = _ledger()
+        self._ledger = ledger
 
     def run(self) -> int:
         """Copy until stdin has ended and the answers are through. Raises Stop when the daemon stays away."""
@@ -220,7 +227,7 @@ class Shim:
         deadline = time.monotonic() + RECONNECT
         while not self._ended:
             time.sleep(PAUSE)
-            link = attach(self._path, self._workspace)
+            link = self._place.attach()
             if link is not None and self._resume(link):
                 return link
             if time.monotonic() > deadline:
@@ -254,24 +261,26 @@ def _write(lines: list[bytes]) -> None:
         left = left[os.write(1, left) :]
 
 
-def _first_link(path: str, workspace: str | None, spawn: bool) -> Link:
+def _first_link(place: Place, spawn: bool) -> Link:
     """Start a daemon and attach to it. Raises Stop when that is not wanted or does not work."""
     if not spawn:
-        raise Stop(f'The Mooring daemon is not running (nobody answers at {path}); start it with "mooring up".', 3)
+        raise Stop(
+            f'The Mooring daemon is not running (nobody answers at {place.path}); start it with "mooring up".', 3
+        )
     from mooring.cli.spawn import Daemon
 
     daemon = Daemon()
     deadline = time.monotonic() + ATTACH_TIMEOUT
     while time.monotonic() < deadline:
         time.sleep(PAUSE)
-        if link := attach(path, workspace):
+        if link := place.attach():
             return link
         if daemon.ended():
             deadline = min(deadline, time.monotonic() + GRACE)
     raise Stop(daemon.complaint(), 3)
 
 
-def _options(argv: list[str]) -> tuple[str | None, bool]:
+def _options(argv: list[str], verb: str) -> tuple[str | None, bool]:
     """Workspace, and whether a daemon may be started. Raises Stop for anything that is not an option."""
     workspace: str | None = None
     spawn = True
@@ -286,5 +295,5 @@ def _options(argv: list[str]) -> tuple[str | None, bool]:
         elif name == "--workspace" and equals:
             workspace = value
         else:
-            raise Stop(_USAGE, 0 if option in ("-h", "--help") else 2)
+            raise Stop(_USAGE.format(verb), 0 if option in ("-h", "--help") else 2)
     return workspace, spawn

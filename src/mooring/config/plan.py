@@ -9,6 +9,8 @@ import msgspec
 
 from mooring.nouns import InstanceKey, Problem, Sharing
 
+REGISTRY = "mooring.registry"
+"""Variant of the registry server, which is part of Mooring; with a dot, no configured server can have it."""
 AUTHORIZATION = "authorization"
 """Name under which the secret of a remote's ``auth`` is handed to its launcher."""
 CLIENT_SECRET = "oauth.client_secret"  # noqa: S105 - a name
@@ -120,7 +122,8 @@ class Remote(msgspec.Struct, frozen=True, tag="remote"):
 
 
 class Functions(msgspec.Struct, frozen=True, tag="functions"):
-    """Python functions of this process (library only); ``name`` finds them in the launcher."""
+    """Something of this process: the registry, or Python functions (library only); ``name`` finds it in the
+    launcher."""
 
     name: str
 
@@ -267,6 +270,9 @@ class Workspace(msgspec.Struct, frozen=True):
         found = (self.policy, self.keys.get(key, Policy()))
         return tuple(policy for policy in found if policy != Policy())
 
+    registry: bool = False
+    """True: it offers the registry, with which agents add servers."""
+
 
 class Gateway(msgspec.Struct, frozen=True):
     """The daemon's own settings."""
@@ -303,6 +309,15 @@ class CatalogSource(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind} {self.url or self.path}".strip()
 
 
+class Allowed(msgspec.Struct, frozen=True):
+    """What agents may add without a person's approval, besides entries of trusted sources."""
+
+    entries: tuple[str, ...] = ()
+    """Globs on ids."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Whole argvs."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What should be: the whole resolved configuration."""
 
@@ -311,6 +326,7 @@ class Plan(msgspec.Struct, frozen=True):
     workspaces: dict[str, Workspace] = {}
     catalog: tuple[CatalogSource, ...] = ()
     """Sources that the configuration names."""
+    allowed: Allowed = Allowed()
     problems: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()
     """Every file read, absolute, in order."""

@@ -26,7 +26,8 @@ Mooring reads `mooring.toml` (in `$MOORING_HOME`, else in `$XDG_CONFIG_HOME/moor
 
 Durations are seconds or text: `90`, `"10m"`, `"1h30m"`. Paths are relative to the file they stand in; `~` is your home.
 Names of servers and groups: `a-z`, `0-9`, `-` and `_`; `list`, `add`, `show`, `test`, `enable`, `disable` and `remove`
-are verbs and cannot be names. Without any `[workspaces.X]` there is one workspace, `default`, with every server.
+are verbs and cannot be names. Without any `[workspaces.X]` there is one workspace, `default`, with every server and the
+registry.
 
 ## Kwargs
 
@@ -63,6 +64,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("rate", "", schema.Rate),
     ("[workspaces.NAME.mcp.SERVER]", "", schema.Grant),
     ("mount", "", schema.MountTable),
+    ("[catalog]", "", schema.Catalog),
     ("[catalog.sources.NAME]", "", schema.CatalogSource),
     ("[agent_pool]", "", schema.AgentPool),
     ("[teams.NAME]", "", schema.Team),
@@ -159,6 +161,7 @@ _TABLES: dict[type, str] = {
     schema.Policy: "`[workspaces.NAME.policy]`",
     schema.Rule: "rules",
     schema.Rate: "table, see rate",
+    schema.CatalogSource: "`[catalog.sources.NAME]`",
     schema.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
 }
 _PLAIN: dict[type, str] = {

@@ -43,7 +43,7 @@ from mooring.errors import ConfigError
 from mooring.nouns import Problem, Sharing
 
 DEFAULT_WORKSPACE = "default"
-"""The workspace of those who define none; it has every server."""
+"""The workspace of those who define none; it has every server, and the registry."""
 _NARROWNESS: tuple[Sharing, ...] = ("shared", "workspace", "session")
 
 
@@ -81,13 +81,15 @@ class _Resolver:
 
     def plan(self) -> Plan:
         gateway = _gateway(self.config.gateway)
-        written = self.config.workspaces or {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",))}
+        written = self.config.workspaces or {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",), registry=True)}
         workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused()
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
+        allowed = plan.Allowed(self.config.catalog.allow, self.config.catalog.commands)
         audit = policies.audit(self.config.audit, self.config.mcp_servers)
-        return Plan(gateway, self.variants, workspaces, catalog, tuple(self.problems), self.loaded.files, audit)
+        problems = tuple(self.problems)
+        return Plan(gateway, self.variants, workspaces, catalog, allowed, problems, self.loaded.files, audit)
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
         path: Path = ("catalog", "sources", name)
@@ -113,7 +115,7 @@ class _Resolver:
             key: policies.policy(policy, f'the policy of key "{key}"', known, (*path, "keys", key))
             for key, policy in written.keys.items()
         }
-        return plan.Workspace(name, mounts, written.anonymous is not None, own, keys)
+        return plan.Workspace(name, mounts, written.anonymous is not None, own, keys, written.registry)
 
     def _mount(self, workspace: str, written: Workspace, server: str) -> Mount:
         grant = written.mcp.get(server, Grant())

@@ -380,6 +380,8 @@ class Workspace(Layer, frozen=True, kw_only=True):
     """What its keys may do together."""
     keys: dict[str, Policy] = {}
     """Name of a key to what holds for that key besides."""
+    registry: bool = False
+    """`true`: agents may look for servers in the catalog and add them here while they work."""
 
 
 class AgentPool(Layer, frozen=True, kw_only=True):
@@ -471,10 +473,15 @@ class CatalogSource(Table, frozen=True, kw_only=True):
 
 
 class Catalog(Table, frozen=True, kw_only=True):
-    """What could be run."""
+    """What could be run, and what of it agents may add without being asked. Everything else that an agent wants to
+    run waits for `mooring approve`."""
 
     sources: dict[str, CatalogSource] = {}
     """Name, which is the first part of its entries' ids, to source."""
+    allow: tuple[str, ...] = ()
+    """Entries of sources that are not trusted, as globs on their ids: `"official/com.example/*"`."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Commands that agents may run as servers, each whole with its arguments: `["uvx", "mcp-server-time"]`."""
 
 
 class Config(Table, frozen=True, kw_only=True):

@@ -57,6 +57,8 @@ class Pool:
         self._variants: Mapping[str, Variant] | None = None
         self._owners: set[asyncio.Task[None]] = set()
         self._closing = False
+        self._forgotten = asyncio.Event()
+        """Set when an instance is gone for good."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -133,6 +135,16 @@ class Pool:
         if instance is not None:
             instance.stop(reason)
 
+    async def end(self, variant: str, reason: str) -> None:
+        """End all instances of a variant that is not wanted any more, and wait until they are gone. Bounded by their
+        own limits."""
+        while found := [instance for key, instance in self._instances.items() if key.variant == variant]:
+            self._forgotten.clear()
+            for instance in found:
+                instance.dismiss(reason)
+            if variant in {key.variant for key in self._instances}:
+                await self._forgotten.wait()
+
     def restart(self, server: str) -> int:
         """Start the server's ready instances anew, and those that back off without waiting; how many that were."""
         found = [
@@ -184,6 +196,7 @@ class Pool:
 
     def _forget(self, key: InstanceKey) -> None:
         self._instances.pop(key, None)
+        self._forgotten.set()
 
     async def _ended(self, limit: float) -> None:
         if self._owners:

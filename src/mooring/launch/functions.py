@@ -1,8 +1,8 @@
-"""Python functions of this process as an MCP server: no process, no pipe, nothing to start.
+"""Servers inside this process: no process of their own, no pipe, nothing to start. Python functions, and the registry.
 
-Library only: ``Mooring.add_server(name, functions=[...])``. Name, description and schema come from the function: its
-name, its docstring, its type hints (msgspec's JSON Schema); arguments are validated before it runs. Sync functions run
-in a thread.
+Functions are for the library only: ``Mooring.add_server(name, functions=[...])``. Name, description and schema come
+from the function: its name, its docstring, its type hints (msgspec's JSON Schema); arguments are validated before it
+runs. Sync functions run in a thread.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class _Running:
     pid: int | None = None
     container: str | None = None
 
-    def __init__(self, connection: FunctionConnection) -> None:
+    def __init__(self, connection: Any) -> None:
         self.endpoint = Local(connection)
         self.stderr = _Silent()
         self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
@@ -138,13 +138,21 @@ class _Running:
         """There is no process."""
 
 
+Connect = Callable[[InstanceKey], Any]
+"""Makes a ``wire.connection.Connection`` whose ``closed`` is a future, for one instance."""
+
+
 class FunctionsLauncher:
-    """Holds the function servers by name."""
+    """Holds the servers of this process by name."""
 
     kinds: ClassVar[tuple[str, ...]] = ("functions",)
 
     def __init__(self) -> None:
-        self._servers: dict[str, dict[str, Function]] = {}
+        self._servers: dict[str, Connect] = {}
+
+    def offer(self, name: str, connect: Connect) -> None:
+        """Add a server of Mooring's own."""
+        self._servers[name] = connect
 
     def add(self, name: str, functions: Sequence[Callable[..., Any]]) -> None:
         """Add a server. Raises ConfigError."""
@@ -153,7 +161,7 @@ class FunctionsLauncher:
             tool = Function(function)
             if tools.setdefault(tool.name, tool) is not tool:
                 raise ConfigError(f"Two functions of {name} are called {tool.name!r}.")
-        self._servers[name] = tools
+        self._servers[name] = lambda _: FunctionConnection(tools)
 
     @asynccontextmanager
     async def launch(
@@ -161,10 +169,10 @@ class FunctionsLauncher:
     ) -> AsyncGenerator[_Running, None]:
         """Nothing starts; the functions are there."""
         assert isinstance(variant.launch, Functions)
-        functions = self._servers.get(variant.launch.name)
-        if functions is None:
+        connect = self._servers.get(variant.launch.name)
+        if connect is None:
             raise StartFailed(f"No functions were added as {variant.launch.name}.", server=variant.server)
-        connection = FunctionConnection(functions)
+        connection = connect(key)
         try:
             yield _Running(connection)
         finally:

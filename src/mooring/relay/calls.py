@@ -17,6 +17,7 @@ from mooring.relay.confirm import Confirm
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, named
 from mooring.relay.handles import Handles
+from mooring.relay.indirect import meant
 from mooring.relay.table import Route
 from mooring.relay.views import Views
 from mooring.wire import eras, jsonrpc
@@ -59,10 +60,11 @@ class Calls:
 
     async def tool(self, request: Request) -> Answer:
         """Call a tool. Every failure of Mooring is a result with ``isError``."""
-        parts = jsonrpc.members(request.params)
-        name = jsonrpc.string(parts.get("name")) or ""
         principal = request.session.principal
         try:
+            request = meant(request, self._views.of(principal).table.tools)
+            parts = jsonrpc.members(request.params)
+            name = jsonrpc.string(parts.get("name")) or ""
             route = self._views.of(principal).table.tools.get(name)
             if route is None and await self._looked(principal, name):
                 route = self._views.of(principal).table.tools.get(name)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from mooring import __version__
 from mooring.access.keys import Keys
 from mooring.access.login import Login
 from mooring.access.pins import Pins
-from mooring.config.plan import Audit, Gateway, Plan, Variant
+from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.listing import take
 from mooring.instances.pool import Pool
@@ -41,19 +41,25 @@ from mooring.relay.relay import Relay
 from mooring.relay.subscriptions import Subscriptions
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
+from mooring.serve.additions import Additions
 from mooring.serve.builtin import Builtin
 from mooring.serve.containers import Containers
 from mooring.serve.denials import Denials
-from mooring.serve.functions import check_addition, with_functions
+from mooring.serve.functions import check_addition
+from mooring.serve.kinds import unsupported
 from mooring.serve.logs import Logs
 from mooring.serve.reload import Configuration, changed_workspaces, changes_report
 from mooring.serve.remembered import Remembered
-from mooring.serve.starter import SecretSource, Starter
+from mooring.serve.starter import Starter
 from mooring.serve.upstream import Upstream
 from mooring.serve.verdicts import Verdicts
 from mooring.store.base import Store
 from mooring.tasks import Tasks
 from mooring.wire.connection import Connection
+
+if TYPE_CHECKING:
+    from mooring.config.secrets import Secrets
+    from mooring.serve.registry import Registry
 
 LIST_SHARE = 0.8
 """Part of ``timeouts.discover`` that one list may take, so that a hung list does not cost the others."""
@@ -63,11 +69,12 @@ class App:
     """All parts, running. Made by ``assembled`` only."""
 
     def __init__(
-        self, configuration: Configuration, store: Store, secrets: SecretSource, keeper: Keeper, redact: Redactor
+        self, configuration: Configuration, store: Store, secrets: Secrets, keeper: Keeper, redact: Redactor
     ) -> None:
         self.configuration = configuration
         self.home = configuration.home
         self.store = store
+        self.secrets = secrets
         self.started_at = time.time()
         self.endpoint = ""
         """URL of the data endpoint; "" without one."""
@@ -106,8 +113,8 @@ class App:
         starter = Starter(self.launchers, secrets, self.logs, redact, self.events)
         self.spares = Spares(starter.launched)
         self.upstream = Upstream(self.spares.launched, self.verdicts, self._listener, self.logs, redact, secrets)
-        self.functions: dict[str, tuple[str, ...] | None] = {}
-        """Function servers of the library: name to workspaces (None: all)."""
+        self.additions = Additions(store, secrets.fingerprint, unsupported, registry=self.home is not None)
+        self.builtin.functions.offer(REGISTRY, self._registry_connection)
         self.pool: Pool
         self.tasks: Tasks
         self.looks: FirstLooks
@@ -117,6 +124,7 @@ class App:
         """As the configuration has it, without what plugins and the library add."""
         self._gateway = Gateway()
         """As it was at boot: what of it needs a restart still holds."""
+        self._registry: Registry | None = None
         self._reloading = asyncio.Lock()
         self._looking = False
 
@@ -129,8 +137,10 @@ class App:
         plan = self.remembered.recall() or self.configuration.resolved()
         self._resolved = plan
         self._gateway = plan.gateway
-        self.listings.load(plan.variants.values())
-        self.verdicts.load(plan.variants.values())
+        self.additions.load()
+        complete = self.additions.over(plan)
+        self.listings.load(complete.variants.values())
+        self.verdicts.load(complete.variants.values())
         await stack.enter_async_context(self.spares)
         self.pool = await stack.enter_async_context(
             Pool(
@@ -198,14 +208,42 @@ class App:
             plan = await asyncio.to_thread(self.configuration.resolved)
             check_addition(self.plan, name, workspaces)
             self.builtin.functions.add(name, functions)
-            self.functions[name] = workspaces
+            self.additions.functions[name] = workspaces
             await self._change(plan)
 
+    async def adjust(self) -> None:
+        """What there is besides the configuration changed, such as a mount: the plan follows. Raises StoreError."""
+        async with self._reloading:
+            await self._known(self._resolved)
+            self._apply(self._resolved)
+
+    @property
+    def registry(self) -> Registry:
+        """The catalog, and what was added of it."""
+        if self._registry is None:
+            from mooring.serve.catalog import Catalog
+            from mooring.serve.registry import Registry  # who never looks for anything does not pay for it
+
+            self._registry = Registry(self, Catalog(self))
+        return self._registry
+
+    def _registry_connection(self, key: InstanceKey) -> Connection:
+        from mooring.serve.registry_server import RegistryConnection
+
+        return RegistryConnection(self, key.scope.removeprefix("w:"))
+
+    async def _known(self, plan: Plan) -> Plan:
+        """The plan with all additions, once what is stored about its variants is in memory."""
+        complete = self.additions.over(plan)
+        await self.listings.fetch(complete.variants.values())
+        await self.verdicts.fetch(complete.variants.values())
+        return complete
+
     async def _change(self, plan: Plan) -> ReloadReport:
-        await self.listings.fetch(plan.variants.values())
-        await self.verdicts.fetch(plan.variants.values())
+        await asyncio.to_thread(self.additions.renew)
+        complete = await self._known(plan)
         running = msgspec.structs.replace(self.plan, gateway=self._gateway)
-        report = changes_report(running, with_functions(plan, self.functions))
+        report = changes_report(running, complete)
         self._apply(plan)
         self.events.emit(Event("config.applied", time.time(), data={"added": report.added, "removed": report.removed}))
         return report
@@ -213,7 +251,7 @@ class App:
     def _apply(self, plan: Plan) -> None:
         """In this order: routes first, so that no new call goes to what is about to drain."""
         plan = msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugin_problems))
-        before, self.plan = self.plan, with_functions(plan, self.functions)
+        before, self.plan = self.plan, self.additions.over(plan)
         self.views.apply(self.plan)
         self.metrics.declare(
             (mount.workspace, mount.server) for room in self.plan.workspaces.values() for mount in room.mounts

@@ -30,6 +30,12 @@ STARTER = "starter"
 """The list that comes with Mooring gives way to a source's own word about the same entry."""
 
 
+class UnknownEntry(ConfigError):
+    """The catalog has no such entry."""
+
+    kind = "unknown_entry"
+
+
 class Catalog:
     """One for a daemon or library."""
 
@@ -74,7 +80,7 @@ class Catalog:
         if not found:
             near = await self._shelf.find(Question(query=id.rpartition("/")[2], limit=3), list(ranks))
             meant = f" Did you mean {' or '.join(kept.entry.id for kept in near)}?" if near else ""
-            raise ConfigError(f'There is no entry "{id}" in the catalog.{meant} Look for it with: mooring find WORDS')
+            raise UnknownEntry(f'There is no entry "{id}" in the catalog.{meant} Look for it with: mooring find WORDS')
         return sorted(found, key=lambda kept: (kept.gone_at is not None, ranks[kept.entry.source]))
 
     async def refresh(
@@ -92,6 +98,10 @@ class Catalog:
     async def status(self) -> list[SourceRow]:
         """Every source, in the order in which they count."""
         return await self._refresh.rows(await self._prepared())
+
+    async def trusted(self) -> frozenset[str]:
+        """The names of sources whose entries agents may add."""
+        return frozenset(source.name for source in self._sources() if source.trusted)
 
     def _sources(self) -> tuple[CatalogSource, ...]:
         """The enabled ones: trusted before others, the starter list last of its kind."""

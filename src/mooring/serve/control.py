@@ -1,6 +1,6 @@
 """The control socket: newline JSON-RPC for the owner of this home, apart from the data endpoint.
 
-The first line of a connection decides: ``{"attach": "stdio", "workspace": W}`` turns it into an MCP conversation
+The first line of a connection decides: ``{"attach": "stdio", "workspace": W}`` (or ``"registry"``) turns it into an MCP conversation
 (``wire.stdio_front``); anything else is a verb of ``serve.verbs``. The folder is 0700 and the peer's uid is checked.
 Source: design section 5.
 """
@@ -32,8 +32,9 @@ LINE_LIMIT = 64 << 20
 UNREAD_LIMIT = 16 << 20
 """Bytes that may wait for a client; beyond it, what a verb reports on its way is dropped, its result is not."""
 
-Attach = Callable[[str], Principal]
-"""Whose conversation a shim for this workspace begins. Raises MooringError to refuse."""
+Attach = Callable[[str, bool], Principal]
+"""Whose conversation a shim for this workspace begins, which may demand that there is the registry. Raises MooringError
+to refuse."""
 
 
 class _Line(msgspec.Struct):
@@ -108,9 +109,9 @@ class ControlConnection(asyncio.Protocol):
         if not asked.attach:
             return False
         try:
-            if asked.attach != "stdio":
+            if asked.attach not in ("stdio", "registry"):
                 raise ConfigError(f"nothing attaches as {asked.attach!r}")
-            principal = self._attach(asked.workspace or "")
+            principal = self._attach(asked.workspace or "", asked.attach == "registry")
         except MooringError as error:
             self._send({"error": {"message": str(error), "exit_code": error.exit_code}})
             self._transport.close()

@@ -19,8 +19,9 @@ from functools import partial
 
 from mooring.access.expiry import expiring
 from mooring.config.home import Home
+from mooring.config.plan import REGISTRY
 from mooring.config.secrets import Secrets
-from mooring.errors import AlreadyRunning, MooringError
+from mooring.errors import AlreadyRunning, ConfigError, MooringError
 from mooring.launch.kept import Keeper
 from mooring.launch.start import Started
 from mooring.nouns import NewKey, Principal
@@ -126,12 +127,17 @@ def _read() -> bool:
     return not nothing and not stat.S_ISSOCK(status.st_mode)
 
 
-def _attach(app: App, workspace: str) -> Principal:
+def _attach(app: App, workspace: str, registry: bool) -> Principal:
     """A stdio shim speaks for the local user, who owns this home."""
     workspace = workspace or _only(app)
     if workspace not in app.plan.workspaces:
         known = ", ".join(app.plan.workspaces) or "none"
         raise MooringError(f'There is no workspace "{workspace}". Workspaces: {known}.')
+    if registry and not any(mount.variant == REGISTRY for mount in app.plan.workspaces[workspace].mounts):
+        raise ConfigError(
+            f'The workspace "{workspace}" does not offer the registry. To let its agents add servers, write registry = '
+            f"true in [workspaces.{workspace}]; no server there may have the prefix registry."
+        )
     return Principal(f"local:{workspace}", workspace)
 
 

@@ -16,6 +16,8 @@ import msgspec
 from mooring import __version__
 from mooring.errors import ConfigError, MooringError, UpstreamProtocol
 from mooring.nouns import (
+    ActiveMount,
+    ApprovalRow,
     EntryReport,
     EntryRow,
     InstanceRow,
@@ -28,6 +30,7 @@ from mooring.nouns import (
     StatusReport,
     ToolRow,
 )
+from mooring.relay.indirect import by_alias
 from mooring.relay.table import Route
 from mooring.relay.view import View
 from mooring.serve.local_client import LocalRequest, LocalSession
@@ -66,9 +69,15 @@ class Verbs:
             "catalog_show": self.catalog_show,
             "pins": self.pins,
             "pins_approve": self.pins_approve,
+            "add": self.add,
+            "exec": self.exec,
+            "remove": self.remove,
+            "active": self.active,
+            "approvals": self.approvals,
+            "approve": self.approve,
+            "approval_revoke": self.approval_revoke,
         }
-        self._streaming = {"call", "logs", "catalog_refresh"}
-        self._looked: Catalog | None = None
+        self._streaming = {"call", "logs", "catalog_refresh", "add", "exec"}
 
     async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any:
         """Run a verb by name. Raises MooringError."""
@@ -221,11 +230,42 @@ class Verbs:
 
     @property
     def _catalog(self) -> Catalog:
-        if self._looked is None:
-            from mooring.serve.catalog import Catalog  # who never looks for anything does not pay for it
+        return self._app.registry.catalog
 
-            self._looked = Catalog(self._app)
-        return self._looked
+    async def add(
+        self,
+        workspace: str,
+        entry_id: str,
+        prefix: str | None = None,
+        settings: Any = None,
+        heard: Heard | None = None,
+    ) -> ActiveMount:
+        def told(line: str) -> None:
+            if heard is not None:
+                heard("progress", {"message": line})
+
+        given = msgspec.convert(settings or {}, dict[str, Any])
+        return await self._app.registry.add(workspace, entry_id, prefix=prefix, settings=given, agent=False, told=told)
+
+    async def exec(
+        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None
+    ) -> dict[str, Any]:
+        return await self.call(workspace, by_alias(tool, (await self._listed(workspace)).tools), arguments, heard)
+
+    async def remove(self, workspace: str, what: str) -> ActiveMount:
+        return await self._app.registry.remove(workspace, what)
+
+    async def active(self, workspace: str | None = None) -> list[ActiveMount]:
+        return self._app.registry.active(workspace)
+
+    async def approvals(self) -> list[ApprovalRow]:
+        return await self._app.registry.consent.rows()
+
+    async def approve(self, approval_id: str) -> ApprovalRow:
+        return await self._app.registry.consent.approve(approval_id)
+
+    async def approval_revoke(self, approval_id: str) -> ApprovalRow:
+        return await self._app.registry.revoke(approval_id)
 
     async def pins(self, server: str | None = None) -> list[PinRow]:
         return await self._app.pins.rows(self._variants(server))
