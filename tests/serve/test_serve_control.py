@@ -67,7 +67,7 @@ class Line:
         return await self.read()
 
 
-def attach(workspace: str) -> Principal:
+def attach(workspace: str, registry: bool = False) -> Principal:
     if workspace != "default":
         raise ConfigError(f"no workspace {workspace}")
     return Principal("local:default", "default")

@@ -36,9 +36,11 @@ def approve(what: tuple[str, ...], yes: bool, as_json: bool, no_spawn: bool) -> 
             row = next((row for row in rows if row.id == id), None)
             if row is None:
                 raise ConfigError(f'There is no approval "{id}". See: mooring approve list')
+            if as_json and not yes:
+                raise click.UsageError("--json asks nothing, so it needs --yes")
             if not as_json:
                 _show(row)
-            if not yes and not as_json:
+            if not yes:
                 click.confirm("Approve this?", abort=True)
             _said(attached(lambda mooring: mooring.approve(id), spawn=not no_spawn), "Approved", as_json)
         case _:
