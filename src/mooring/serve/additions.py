@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from mooring.config.plan import Launch, Plan, SecretRef, Variant
+from mooring.config.plan import Launch, Plan, Variant
 from mooring.serve.functions import with_functions
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry
+from mooring.serve.reload import Fingerprints
 from mooring.store.base import Store
 
 
@@ -22,7 +23,7 @@ class Additions:
     def __init__(
         self,
         store: Store,
-        fingerprint: Callable[[SecretRef], str | None],
+        secrets: Fingerprints,
         unsupported: Callable[[Launch], str],
         registry: bool,
     ) -> None:
@@ -31,7 +32,7 @@ class Additions:
         self.trials: dict[str, Variant] = {}
         """What is started before it is mounted."""
         self._store = store
-        self._fingerprint = fingerprint
+        self._secrets = secrets
         self._unsupported = unsupported
         self._registry = registry
         self._mounts: dict[tuple[str, str], Made] = {}
@@ -48,7 +49,7 @@ class Additions:
 
     def variant(self, record: Record) -> Variant:
         """What a record runs as now; may block."""
-        return made(record, self._fingerprint, self._unsupported)
+        return made(record, self._secrets.fingerprint, self._unsupported)
 
     def renew(self) -> None:
         """Secrets may have changed; blocks."""
