@@ -223,8 +223,12 @@ async def test_damage_inside_the_file_is_found_when_it_is_read(file: Path) -> No
     async with SqliteStore(file) as store:
         for number in range(200):
             await put(store, f"v{number}", version="x" * 200)
+    with sqlite3.connect(file) as connection:  # all but the pages that say which tables there are
+        roots = connection.execute("SELECT rootpage FROM sqlite_schema WHERE tbl_name IN ('keys', 'eras')").fetchall()
+    connection.close()
     content = bytearray(file.read_bytes())
-    content[4096:] = os.urandom(len(content) - 4096)
+    for (page,) in roots:
+        content[(page - 1) * 4096 : page * 4096] = os.urandom(4096)
     file.write_bytes(content)
     async with SqliteStore(file) as store:
         with pytest.raises(StoreError, match="damaged"):

@@ -40,9 +40,9 @@ def add(
     as_json: bool,
     no_spawn: bool,
 ) -> None:
-    """Start the server ID of the catalog and offer its tools in a workspace.
+    """Start a server of the catalog in a workspace.
 
-    It stays there, also when the daemon is started anew, until mooring remove. Without ID what was added is listed.
+    Its tools are offered there, also when the daemon is started anew, until mooring remove. Without ID what was added is listed.
     Secrets are set beforehand, with mooring secret set.
     """
     if entry_id is None:
@@ -77,10 +77,10 @@ def add(
 @json_option
 @no_spawn_option
 def exec_(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spawn: bool) -> None:
-    """Call TOOL with ARGUMENTS, a JSON object, as an agent's registry_exec does.
+    """Call TOOL by any of its names, as registry_exec does.
 
-    "-" reads it from stdin. TOOL may also have the form mcp_PREFIX_TOOL. Exit 1 when the tool failed, 4 when a program
-    that its server needs is not installed.
+    ARGUMENTS is a JSON object; "-" reads it from stdin. TOOL may have the form mcp_PREFIX_TOOL. Exit 1 when the tool
+    failed, 4 when a program that its server needs is not installed.
     """
     given = arguments_of(sys.stdin.read() if arguments == "-" else arguments)
 

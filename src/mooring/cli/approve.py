@@ -18,7 +18,7 @@ from mooring.nouns import ApprovalRow
 @json_option
 @no_spawn_option
 def approve(what: tuple[str, ...], yes: bool, as_json: bool, no_spawn: bool) -> None:
-    """Let an agent run what it asked for.
+    """Allow what an agent asks to run, or not.
 
     With ID it shows the exact command, where it comes from and what it may reach, and asks. What is approved is this
     command in this workspace; with any other argument it is another one. "list" (or nothing) shows what waits and what

@@ -79,7 +79,8 @@ def _catalog(value: Any, path: Path) -> Catalog:
         if message := names.server_fault(name):
             raise Fault(message, (*place, name))
         sources[name] = _table(source, CatalogSource, (*place, name))
-    return Catalog(sources=sources)
+    plain = _table({key: value for key, value in table.items() if key != "sources"}, Catalog, path)
+    return msgspec.structs.replace(plain, sources=sources)
 
 
 def _server(value: Any, path: Path) -> AnyServer:

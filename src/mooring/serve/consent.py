@@ -87,7 +87,8 @@ def shares_files(launch: Launch) -> bool:
 def free(wish: Wish, trusted: bool, allowed: Allowed) -> bool:
     """Whether an agent may run this without a person. Pure."""
     if wish.source == COMMAND:
-        return command(wish.launch) in allowed.commands
+        # With a variable, such as LD_PRELOAD, it is another command.
+        return command(wish.launch) in allowed.commands and not getattr(wish.launch, "env", {})
     if any(fnmatchcase(wish.entry_id, glob) for glob in allowed.entries):
         return True
     return trusted and not shares_files(wish.launch)

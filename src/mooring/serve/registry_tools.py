@@ -31,7 +31,7 @@ class Find(Arguments, frozen=True, kw_only=True):
 
 class List(Arguments, frozen=True, kw_only=True):
     source: Annotated[str, Meta(description='Only from this source; "all" for every one.')] = "all"
-    limit: Annotated[int, Meta(ge=1, le=200, description="Results at most.")] = 50
+    limit: Limit = 50
 
 
 class Docs(Arguments, frozen=True, kw_only=True):
