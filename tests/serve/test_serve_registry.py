@@ -223,7 +223,7 @@ async def test_variables_can_be_set_and_take_effect(tmp_path: Path) -> None:
             refused = await client.call("registry_config_set", {"entry_id": "it", "environment": {"COLOUR": "r3d"}})
             assert kind(refused) == "needs_approval"  # with a variable it is another command
             (row,) = await running.mooring.approvals()
-            assert row.command == argv
+            assert row.command == tuple(argv)
             assert "variable COLOUR=r3d" in row.reach
             await running.mooring.approve(row.id)
             done = await client.call("registry_config_set", {"entry_id": "it", "environment": {"COLOUR": "r3d"}})

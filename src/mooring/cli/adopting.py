@@ -42,8 +42,8 @@ def add(
 ) -> None:
     """Start a server of the catalog in a workspace.
 
-    Its tools are offered there, also when the daemon is started anew, until mooring remove. Without ID what was added is listed.
-    Secrets are set beforehand, with mooring secret set.
+    Its tools are offered there, also when the daemon is started anew, until mooring remove. Without ID what was added
+    is listed. Secrets are set beforehand, with mooring secret set.
     """
     if entry_id is None:
         _list(workspace, as_json, not no_spawn)

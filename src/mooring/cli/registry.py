@@ -15,7 +15,8 @@ from mooring.cli.output import no_spawn_option, workspace_option
 def registry(workspace: str | None, no_spawn: bool) -> None:
     """Speak MCP on stdin and stdout, with the registry.
 
-    Agents may look for servers and add them. Like mooring stdio, but refuses where the workspace does not offer the registry (registry = true).
+    Agents may look for servers and add them. Like mooring stdio, but refuses where the workspace does not offer the
+    registry (registry = true).
     """
     from mooring.cli.shim import main
 
