@@ -211,7 +211,7 @@ async def test_a_secret_comes_from_the_store_and_is_shown_nowhere(running: Daemo
 
 
 async def test_variables_can_be_set_and_take_effect(tmp_path: Path) -> None:
-    """R38: kept, checked and masked; the server is started anew with them."""
+    """R25 R38: kept, checked and masked; the server is started anew with them. Commands wait for approval."""
     argv = echo("--era", "legacy")
     allowed = json.dumps([list(argv)])
     home = furnish(tmp_path / "home", "http://127.0.0.1:1/mcp", more=f"[catalog]\ncommands = {allowed}\n")

@@ -378,14 +378,24 @@ class Registry:
         return listing
 
     async def _watched(self, variant: Variant, told: Told) -> None:
-        """Tell how far a start is, until cancelled: its steps, and what its program says."""
-        step = ""
-        with self._app.logs.following(variant.server, told):
+        """Tell how far a start is, until cancelled: its steps, and what the engine says while it gets an image. What
+        the server itself says is in its log; no agent reads it here."""
+
+        def step() -> str:
+            rows = (row for row in self._app.pool.rows() if row.variant == variant.id and row.state == "starting")
+            return next((row.reason for row in rows), "")
+
+        def said(line: str) -> None:
+            if step() in rules.SLOW_PHASES:
+                told(line)
+
+        before = ""
+        with self._app.logs.following(variant.server, said):
             while True:
-                row = next((row for row in self._app.pool.rows() if row.variant == variant.id), None)
-                if row is not None and row.state == "starting" and row.reason != step:
-                    step = row.reason
-                    told(step)
+                now = step()
+                if now and now != before:
+                    told(now)
+                    before = now
                 await asyncio.sleep(LOOK)
 
     async def _ended(self, variant: str) -> None:
