@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from registry_kit import LIMIT, furnish, kind, registry, text, tools
 
 from mooring.testing import StdioClient, echo, wait_for
 from mooring.testing.daemon import Daemon, launched
+from mooring.testing.processes import descendants
 from mooring.testing.speech import Era
 from raw_http_server import Exchange, RawServer
 
@@ -162,7 +162,7 @@ async def test_an_add_that_is_cancelled_ends_what_it_began(tmp_path: Path) -> No
         _, adding = client.begin("tools/call", call("registry_launch_stdio", command="sleep", args=["600"], prefix="z"))
 
         def sleeping() -> bool:
-            return any("600" in process.cmdline() for process in descendants(running))
+            return any("600" in command(pid) for pid in descendants(running.process.pid))
 
         await wait_for(sleeping, LIMIT)
         client.notify("notifications/cancelled", {"requestId": 1 + 1})
@@ -175,8 +175,12 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-def descendants(running: Daemon) -> list[psutil.Process]:
-    return psutil.Process(running.process.pid).children(recursive=True)
+def command(pid: int) -> str:
+    """Its command line; "" of one that ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 async def test_settings_that_are_missing_are_asked_for(running: Daemon, far: RawServer) -> None:

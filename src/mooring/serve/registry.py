@@ -41,8 +41,8 @@ LOOK = 0.1
 """Seconds between two looks at how far a start is."""
 MARGIN = 5.0
 """Seconds more than an instance may take to end, for the engine to remove a container."""
-FETCHING = ("pull", "build", "resolve")
-"""Steps of a start in which an image or a package is got."""
+GETTING = ("pull", "build", "resolve")
+"""Steps of a start in which no server runs yet, so that what is said is said by the engine."""
 MASK = "****"
 PROGRAMS: Mapping[Launch, tuple[str, ...]] = {
     "container": ("podman", "docker"),
@@ -388,7 +388,7 @@ class Registry:
             return next((row.reason for row in rows), "")
 
         def said(line: str) -> None:
-            if step() in FETCHING:
+            if step() in GETTING:
                 told(line)
 
         before = ""
