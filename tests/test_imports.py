@@ -40,7 +40,11 @@ LAYERS = {
     "access.policy": DECIDE,
     "observe.events": DECIDE,
     "observe.redact": DECIDE,
-    "plugins": DECIDE,
+    "plugins.found": DECIDE,
+    "plugins.hooks": DECIDE,
+    "plugins.image": DECIDE,
+    "plugins.servers": DECIDE,
+    "plugins.spec": DECIDE,
     "launch.base": DECIDE,
     "launch": TOUCH,
     "wire": TOUCH,
@@ -62,7 +66,7 @@ LAYERS = {
     "cli": ASSEMBLE,
     "serve": ASSEMBLE,
     "facade": ASSEMBLE,
-    "plugins.manager": ASSEMBLE,
+    "plugins": ASSEMBLE,
     "__main__": ASSEMBLE,
 }
 """The longest matching prefix counts."""
@@ -145,7 +149,7 @@ def test_the_sdk_and_its_models_stay_out(module: str) -> None:
     assert [name for name in imported(module) if name.split(".")[0] in SDK] == []
 
 
-@pytest.mark.parametrize("module", [name for name in ("smcp", "launch.keeper") if name in ALL])
+@pytest.mark.parametrize("module", [name for name in ("smcp", "launch.keeper", "plugins.spec") if name in ALL])
 def test_what_runs_outside_the_daemon_needs_the_standard_library_only(module: str) -> None:
     """The keeper is started with ``-I -S``, and servers copy the SMCP helper into their own environment."""
     assert [name for name in imported(module) if name.split(".")[0] not in sys.stdlib_module_names] == []

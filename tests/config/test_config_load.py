@@ -42,7 +42,12 @@ WRONG = [
     ("[mcp_servers.x]\nargs = []\n", 1, "mcp_servers.x", "needs one of command, image, url, plugin"),
     ("[mcp_servers.x]\ndockerfile = 'D'\n", 1, "mcp_servers.x", "the name of the image it makes"),
     ("[mcp_servers.x]\ncommand = 'a'\nurl = 'http://b'\n", 3, "mcp_servers.x.url", "only one of command and url"),
-    ("[mcp_servers.x]\ncommand = 'a'\n\nvolumes = []\n", 4, "mcp_servers.x.volumes", 'with image; "x" has command'),
+    (
+        "[mcp_servers.x]\ncommand = 'a'\n\nvolumes = []\n",
+        4,
+        "mcp_servers.x.volumes",
+        'with image or plugin; "x" has command',
+    ),
     ("[mcp_servers.x]\nurl = 'http://a'\nenv = {A='b'}\n", 3, "mcp_servers.x.env", "with command or image or plugin"),
     ("[mcp_servers.x]\nurl = 'ftp://a'\n", 1, "mcp_servers.x", "http:// or https://"),
     ("[mcp_servers.x]\ncommand = 'a'\nenv = { A = 'b', B = 1 }\n", 3, "mcp_servers.x.env.B", "expected text"),

@@ -445,9 +445,10 @@ def test_paths_are_relative_to_the_file_they_stand_in(planned: Planned, tmp_path
     assert argv(planned("[mcp_servers.s]\ncommand='./run'\n" + USED)) == (str(tmp_path / "run"),)
 
 
-def test_a_plugin_server_gets_args_and_flags(planned: Planned) -> None:
-    text = "[mcp_servers.s]\nplugin='p'\nargs=['a']\nenv={E='e'}\ndefaults={x=1}\n" + USED
-    assert only(planned(text)).launch == Plugin("p", ("a", "--x", "1"), {"E": "e"})
+def test_a_server_of_a_plugin_that_nobody_plugged_in_cannot_be_started(planned: Planned) -> None:
+    variant = only(planned("[mcp_servers.s]\nplugin='p'\n" + USED, unsupported=lambda launch: launch.why))
+    assert variant.launch == Plugin("p", 'the plugin "p" is not installed')
+    assert variant.unavailable == 'the plugin "p" is not installed'
 
 
 def test_secrets_fill_headers_only_at_connecting(planned: Planned) -> None:

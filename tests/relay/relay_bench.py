@@ -16,6 +16,7 @@ from mooring.nouns import Era, Facts, InstanceKey, Principal
 from mooring.observe.events import Event
 from mooring.observe.redact import Redactor
 from mooring.serve.app import App
+from mooring.serve.plugins import Plugins
 from mooring.store.sqlite import MEMORY, SqliteStore
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Caller
@@ -188,10 +189,11 @@ class Bench:
         self.home = None
         self.file = ""
         self.read_at = 0
+        self.plugins = Plugins("")
         self.app: App
         self.events: list[Event] = []
 
-    def resolved(self) -> Plan:
+    def resolved(self, look: bool = False) -> Plan:
         if self.broken:
             raise ConfigError(self.broken)
         return self.plan

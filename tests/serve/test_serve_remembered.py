@@ -46,6 +46,7 @@ class Bench:
         self.file = folder / "mooring.toml"
         self.home = Home.below(folder)
         self.store = store
+        self.plugins = "mark"
         self.write(TEXT)
 
     def write(self, text: str, name: str = "mooring.toml") -> Path:
@@ -64,7 +65,7 @@ class Bench:
         return plan
 
     def remembered(self) -> Remembered:
-        return Remembered(self.store, str(self.file))
+        return Remembered(self.store, str(self.file), lambda: self.plugins)
 
     def recalled(self) -> Plan | None:
         return self.remembered().recall()
@@ -122,12 +123,23 @@ async def test_a_plan_that_depends_on_secrets_is_not_kept(tmp_path: Path, monkey
 async def test_another_main_file_home_or_mooring_reads_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with bench_in(tmp_path) as bench:
         await bench.run_once()
-        assert Remembered(bench.store, str(tmp_path / "other.toml")).recall() is None
+        assert Remembered(bench.store, str(tmp_path / "other.toml"), lambda: bench.plugins).recall() is None
         with monkeypatch.context() as patch:
             patch.setenv("HOME", "/elsewhere")
             assert bench.recalled() is None
         monkeypatch.setattr("mooring.serve.remembered.__version__", "99")
         assert bench.recalled() is None
+
+
+async def test_other_plugins_make_it_read_again(tmp_path: Path) -> None:
+    async with bench_in(tmp_path) as bench:
+        await bench.run_once()
+        assert bench.recalled() is not None
+        bench.plugins = "another"
+        assert bench.recalled() is None
+        bench.plugins = ""
+        await bench.run_once()
+        assert bench.recalled() is None  # nobody had looked for plugins
 
 
 async def test_what_another_mooring_kept_is_ignored(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import msgspec
 
@@ -22,20 +23,40 @@ from mooring.config.resolve import resolve
 from mooring.config.secrets import Secrets
 from mooring.nouns import CheckReport, Problem, VariantRow
 from mooring.observe.events import Events
+from mooring.plugins.found import Installed
 from mooring.relay.listings import Listings
 from mooring.relay.table import build
 from mooring.serve.kinds import unsupported
+from mooring.serve.plugins import Plugins
 from mooring.store.sqlite import SqliteStore
 
 
 def loaded(file: str | os.PathLike[str] | None = None) -> Loaded:
-    """What is written, in ``file`` or in this home. Raises ConfigError."""
-    return load(file or Home.locate().config_file)
+    """What is written, in ``file`` or in this home, and what plugins add to it. Raises ConfigError."""
+    return load(file or Home.locate().config_file, extend=_plugins(Home.locate().state).plugged)
 
 
 def planned(written: Loaded) -> Plan:
     """What ``written`` means here, with this home's secrets. Raises ConfigError."""
-    return resolve(written, fingerprint=Secrets(Home.locate()).fingerprint, unsupported=unsupported)
+    home = Home.locate()
+    plugins, secrets = _plugins(home.state), Secrets(home)
+    secrets.resolvers = plugins.collected.resolvers
+    plan = resolve(written, fingerprint=secrets.fingerprint, unsupported=unsupported)
+    return msgspec.structs.replace(plan, problems=(*plan.problems, *plugins.problems))
+
+
+def installed() -> Installed:
+    """The installed plugins, as this home's settings have them. Raises ConfigError."""
+    plugins = Plugins(Home.locate().state, keep=False)
+    plugins.forget()
+    load(Home.locate().config_file, extend=plugins.plugged)
+    return plugins.installed
+
+
+@cache
+def _plugins(state: str) -> Plugins:
+    """The plugins as ``loaded`` found them: looking at them takes a process each."""
+    return Plugins(state, keep=False)
 
 
 def checked(written: Loaded, plan: Plan) -> CheckReport:

@@ -41,6 +41,7 @@ VERBS = {
     "import": "importing",
     "export": "export",
     "env": "env",
+    "plugins": "plugins",
 }
 """Verb to module in ``mooring.cli``; there it is a click command of that name ("_" added if reserved)."""
 

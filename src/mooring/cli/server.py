@@ -15,6 +15,7 @@ from mooring.cli import configured, masking
 from mooring.cli.attached import tell_daemon
 from mooring.cli.output import json_option, print_json, print_table, say, warn, workspace_option
 from mooring.cli.shapes import OfferedTool, ServerReport, ServerRow, TrialReport
+from mooring.config.edit import brought_by
 from mooring.config.names import did_you_mean
 from mooring.config.references import expand
 from mooring.config.schema import SERVER_KINDS, Config, Loaded
@@ -186,15 +187,16 @@ def _check_known(written: Loaded, name: str) -> None:
 def _row(written: Loaded, name: str) -> ServerRow:
     file, line = written.place(("mcp_servers", name))
     table = _table(written, file, name)
-    kind = next(kind for kind in SERVER_KINDS if kind in table)
+    kind = "plugin" if "plugin" in table else next(kind for kind in SERVER_KINDS if kind in table)
     runs = masking.argv([str(table[kind]), *map(str, table.get("args", ()))])
     enabled = written.config.mcp_servers[name].enabled
     return ServerRow(name, kind, enabled, runs, _workspaces(written.config, name), file, line)
 
 
 def _table(written: Loaded, file: str, name: str) -> dict[str, Any]:
-    """The server's table as it stands in the file."""
-    return tomllib.loads(written.sources[file])["mcp_servers"][name]
+    """The server's table as it stands in the file; of one that only a plugin brings, what it would be there."""
+    tables = tomllib.loads(written.sources.get(file, "")).get("mcp_servers", {})
+    return tables.get(name) or {"plugin": brought_by(written, name)}
 
 
 def _workspaces(config: Config, server: str) -> tuple[str, ...]:

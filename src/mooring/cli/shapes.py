@@ -133,3 +133,31 @@ class EnvFile(msgspec.Struct, frozen=True):
     file: str
     id: str
     workspace: str
+
+
+class PluginRow(msgspec.Struct, frozen=True):
+    """One line of ``mooring plugins``."""
+
+    name: str
+    version: str
+    description: str
+    categories: tuple[str, ...]
+    distribution: str
+    """The package that brings it."""
+    distribution_version: str
+    servers: tuple[str, ...]
+    hooks: tuple[str, ...]
+    """Hooks that it implements in the daemon."""
+    state: Literal["ok", "skipped", "disabled"]
+    reason: str
+    """Why it is not used; "" when it is."""
+    problems: tuple[str, ...]
+    """What of it is not used, and why."""
+
+
+class NewPlugin(msgspec.Struct, frozen=True):
+    """What ``mooring plugins new`` wrote."""
+
+    name: str
+    folder: str
+    files: tuple[str, ...]

@@ -40,7 +40,7 @@ class _Fixed(Configuration):
         super().__init__(plan.files[0], Secrets(Home.locate()))
         self._plan = plan
 
-    def resolved(self) -> Plan:
+    def resolved(self, look: bool = False) -> Plan:
         return self._plan
 
 

@@ -30,6 +30,8 @@ from mooring.config.schema import (
     Layer,
     MountTable,
     Path,
+    Plugins,
+    PluginServer,
     Sandbox,
     Table,
     Team,
@@ -47,6 +49,7 @@ def config(tables: dict[str, Any]) -> Config:
     _only(tables, Config.__struct_fields__, ())
     return Config(
         gateway=_table(tables.get("gateway", {}), Gateway, ("gateway",)),
+        plugins=_table(tables.get("plugins", {}), Plugins, ("plugins",)),
         mcp_servers=_named(tables, "mcp_servers", _server, names.server_fault),
         mcp_groups=_named(tables, "mcp_groups", _group, names.server_fault),
         mcp_presets=_named(tables, "mcp_presets", _kwargs, names.plain_fault),
@@ -86,6 +89,8 @@ def _catalog(value: Any, path: Path) -> Catalog:
 def _server(value: Any, path: Path) -> AnyServer:
     table = _mapping(value, path)
     present = [kind for kind in SERVER_KINDS if kind in table]
+    if "plugin" in present:
+        present = ["plugin"]  # which may be given another image
     if not present:
         hint = " (a dockerfile goes with the name of the image it makes)" if "dockerfile" in table else ""
         for key in table:
@@ -104,7 +109,7 @@ def _server(value: Any, path: Path) -> AnyServer:
     server: AnyServer = _table(table, SERVER_KINDS[kind], path)
     _check_kwargs(server.defaults, (*path, "defaults"))
     _check_variables(table, path)
-    if isinstance(server, ImageServer):
+    if isinstance(server, ImageServer | PluginServer):
         _check_image(server, path)
     if isinstance(server, CommandServer):
         _check_sandbox(server, path)
@@ -123,7 +128,7 @@ def _check_variables(table: dict[str, Any], path: Path) -> None:
             raise Fault(f'"{name}" is in credentials too', (*path, "secrets", name))
 
 
-def _check_image(server: ImageServer, path: Path) -> None:
+def _check_image(server: ImageServer | PluginServer, path: Path) -> None:
     for position, volume in enumerate(server.volumes):
         parts = volume.split(":")
         if len(parts) not in (2, 3) or not all(parts) or parts[1][0] not in "/{":

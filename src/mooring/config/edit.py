@@ -36,7 +36,7 @@ class Edit(msgspec.Struct, frozen=True):
     def check(self) -> None:
         """Raises ConfigError when the result would not be valid, or a file cannot be written."""
         main = File(self.loaded.files[0])
-        resolve(load(main, self.texts), fingerprint=lambda _: "", unsupported=lambda _: "")
+        resolve(load(main, self.texts, self.loaded.extend), fingerprint=lambda _: "", unsupported=lambda _: "")
         for name in self.texts:
             _check_writable(File(name), self.loaded.sources.get(name))
 
@@ -59,7 +59,7 @@ def added(loaded: Loaded, servers: Mapping[str, Mapping[str, Any]]) -> Edit:
     for name in servers:
         if message := server_fault(name):
             raise ConfigError(message)
-        if name in loaded.config.mcp_servers:
+        if name in loaded.config.mcp_servers and not brought_by(loaded, name):
             file, line = loaded.place(("mcp_servers", name))
             raise ConfigError(f'there is a server "{name}" already', file=file, line=line, path=f"mcp_servers.{name}")
     main = loaded.files[0]
@@ -101,6 +101,8 @@ def switched(loaded: Loaded, name: str, enabled: bool) -> Edit:
     file = _file_of(loaded, name)
     if loaded.config.mcp_servers[name].enabled == enabled:
         return Edit(loaded, {})
+    if plugin := brought_by(loaded, name):
+        return added(loaded, {name: {"plugin": plugin, "enabled": enabled}})
     text, path = loaded.sources[file], ("mcp_servers", name)
     word = "true" if enabled else "false"
     header = next((span for span in spans_of(text) if span.header and span.path == path), None)
@@ -119,6 +121,11 @@ def switched(loaded: Loaded, name: str, enabled: bool) -> Edit:
 def removed(loaded: Loaded, name: str) -> Edit:
     """Take a server out, and out of every group, layer and kwargs table. Raises ConfigError when there is none."""
     home = _file_of(loaded, name)
+    if plugin := brought_by(loaded, name):
+        raise ConfigError(
+            f'"{name}" comes with the plugin "{plugin}"; switch it off (mooring server disable {name}), or uninstall '
+            "its package"
+        )
     texts: dict[str, str] = {}
     for file in sorted(loaded.sources, key=lambda other: other == home):  # the definition goes last
         text = _without_mentions(loaded.sources[file], name)
@@ -181,6 +188,13 @@ def _without(text: str, path: Path) -> str:
             last += 1
         del lines[first - 1 : last]
     return "".join(lines)
+
+
+def brought_by(loaded: Loaded, name: str) -> str:
+    """The plugin whose server this is when no file mentions it; else ""."""
+    plugin = getattr(loaded.config.mcp_servers[name], "plugin", "")
+    written = any(name in tomllib.loads(text).get("mcp_servers", {}) for text in loaded.sources.values())
+    return "" if written else plugin
 
 
 def _file_of(loaded: Loaded, name: str) -> str:

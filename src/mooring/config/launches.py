@@ -12,6 +12,7 @@ from mooring.config import kwargs as kw
 from mooring.config import schema
 from mooring.config.fault import Fault
 from mooring.config.plan import Container, Launch, OAuth, Plugin, Process, Remote, Sandbox, SecretRef
+from mooring.config.plugged import PluggedCommand, PluggedImage, Unplugged
 from mooring.config.schema import (
     AnyServer,
     CommandServer,
@@ -53,7 +54,7 @@ def templates(server: AnyServer) -> Iterator[str]:
         case ImageServer():
             yield from (*server.args, *server.env.values(), *server.volumes)
         case PluginServer():
-            yield from (*server.args, *server.env.values())
+            yield from ()
 
 
 def build(server: AnyServer, kwargs: Mapping[str, Kwarg], site: Site, unused: Callable[[str], Path]) -> Launch:
@@ -100,7 +101,8 @@ class _Builder:
             case ImageServer() as server:
                 return self._container(server)
             case PluginServer() as server:
-                return Plugin(server.plugin, self._args(server), self._table("env", server.env), self._secrets())
+                why = server.why if isinstance(server, Unplugged) else f'the plugin "{server.plugin}" is not installed'
+                return Plugin(server.plugin, why)
 
     def _remote(self, server: UrlServer) -> Remote:
         auth = self._ref(server.auth) if isinstance(server.auth, Secret) else server.auth
@@ -127,6 +129,8 @@ class _Builder:
             transport=transport,
             path=path,
             sandbox=self._sandbox(server),
+            source=server.source if isinstance(server, PluggedCommand) else "",
+            environment=server.environment if isinstance(server, PluggedCommand) else None,
         )
 
     def _sandbox(self, server: CommandServer) -> Sandbox | None:
@@ -163,6 +167,7 @@ class _Builder:
             pids=server.limits.pids,
             cpus=server.limits.cpus,
             read_only=server.read_only,
+            source=server.source if isinstance(server, PluggedImage) else "",
         )
 
     def _text(self, field: str, template: str) -> str:
@@ -212,6 +217,9 @@ def digest(launch: Launch, fingerprints: Mapping[SecretRef, str | None]) -> str:
     """The spec digest: everything the process would see; of a secret only its fingerprint, wherever it comes from."""
     seen = msgspec.to_builtins(launch)
     seen.pop("oauth", None)  # it is how one logs in, not whom one talks to
+    for field in ("source", "environment"):
+        if not seen.get(field):
+            seen.pop(field, None)  # only plugins bring these
     for field in ("secrets", "credentials"):
         if refs := getattr(launch, field, None):
             seen[field] = {name: [fingerprints.get(ref), ref.as_file] for name, ref in refs.items()}

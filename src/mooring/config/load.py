@@ -7,25 +7,30 @@ together is ``config.resolve``'s. Reads files only; starts and changes nothing.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path as File
 from typing import Any
 
 from mooring.config import decode, references
 from mooring.config.locate import line_of
-from mooring.config.schema import Loaded, Path, dotted
+from mooring.config.schema import Config, Loaded, Path, dotted
 from mooring.errors import ConfigError
 
 __all__ = ["Loaded", "load"]
 
 
-def load(file: str | PathLike[str], texts: dict[str, str] | None = None) -> Loaded:
+def load(
+    file: str | PathLike[str],
+    texts: dict[str, str] | None = None,
+    extend: Callable[[Config], Config] = lambda written: written,
+) -> Loaded:
     """Read the configuration that begins at ``file``. A missing ``file`` is the default configuration.
 
     ``texts`` (absolute path to text) stands in for files, so that an edit can be tried before it is written.
-    Raises ConfigError.
+    ``extend`` adds what is not written, such as servers of plugins. Raises ConfigError.
     """
-    reader = _Reader(texts or {})
+    reader = _Reader(texts or {}, extend)
     main = File(file).expanduser().absolute()
     if main.is_file() or str(main) in reader.texts:
         reader.read_main(main)
@@ -39,8 +44,9 @@ def load(file: str | PathLike[str], texts: dict[str, str] | None = None) -> Load
 class _Reader:
     """Collects the tables of all files, and which file each came from."""
 
-    def __init__(self, texts: dict[str, str]) -> None:
+    def __init__(self, texts: dict[str, str], extend: Callable[[Config], Config]) -> None:
         self.texts = texts
+        self.extend = extend
         self.files: list[str] = []
         self.sources: dict[str, str] = {}
         self.tables: dict[str, Any] = {}
@@ -128,12 +134,12 @@ class _Reader:
     def loaded(self) -> Loaded:
         """What was read. Raises ConfigError."""
         try:
-            config = decode.config(self.tables)
+            config = self.extend(decode.config(self.tables))
             references.check(config)
         except decode.Fault as fault:
             file, line = self.place(fault.path)
             raise ConfigError(fault.message, file=file, line=line, path=dotted(fault.path)) from None
-        return Loaded(config, tuple(self.files), self.sources, self.file_of, self.place, str(File.home()))
+        return Loaded(config, tuple(self.files), self.sources, self.file_of, self.place, str(File.home()), self.extend)
 
 
 def _toml_error(message: str, text: str) -> tuple[str, int | None]:

@@ -61,6 +61,18 @@ class Sandbox(msgspec.Struct, frozen=True):
     pids: int = 0
 
 
+class Environment(msgspec.Struct, frozen=True):
+    """A Python environment of a plugin's server, made once: its packages, and links to the code it runs."""
+
+    folder: str
+    """Absolute; its name tells it from any other. "" where only ``packages`` are asked for."""
+    requirements: tuple[str, ...]
+    links: dict[str, str] = {}
+    """Name of an importable package or module to where it is."""
+    packages: tuple[str, ...] = ()
+    """System packages that have to be installed, by their Debian names."""
+
+
 class Process(msgspec.Struct, frozen=True, tag="process"):
     """A command on stdio; with ``port`` it speaks HTTP there."""
 
@@ -74,6 +86,10 @@ class Process(msgspec.Struct, frozen=True, tag="process"):
     transport: str = "stdio"
     path: str = "/mcp"
     sandbox: Sandbox | None = None
+    source: str = ""
+    """Digest of the code that a plugin brings for it."""
+    environment: Environment | None = None
+    """What has to be there before it is started."""
 
 
 class Container(msgspec.Struct, frozen=True, tag="container"):
@@ -96,6 +112,8 @@ class Container(msgspec.Struct, frozen=True, tag="container"):
     pids: int = 0
     cpus: float = 0.0
     read_only: bool = True
+    source: str = ""
+    """Digest of the code that a plugin brings for it."""
 
 
 class OAuth(msgspec.Struct, frozen=True):
@@ -129,12 +147,10 @@ class Functions(msgspec.Struct, frozen=True, tag="functions"):
 
 
 class Plugin(msgspec.Struct, frozen=True, tag="plugin"):
-    """A server that a plugin provides."""
+    """A server of a plugin that cannot be used. One that can is a ``Process`` or a ``Container``."""
 
     plugin: str
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = {}
-    secrets: dict[str, SecretRef] = {}
+    why: str
 
 
 Launch = Process | Container | Remote | Functions | Plugin
@@ -149,9 +165,9 @@ def references(launch: Launch) -> dict[str, SecretRef]:
             return {**launch.secrets, AUTHORIZATION: auth}
         case Remote(oauth=OAuth(client_secret=SecretRef() as secret)):
             return {**launch.secrets, CLIENT_SECRET: secret}
-        case Remote() | Plugin():
+        case Remote():
             return launch.secrets
-        case Functions():
+        case Functions() | Plugin():
             return {}
 
 

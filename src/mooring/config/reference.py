@@ -51,6 +51,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[mcp_servers.NAME] with url", "", schema.UrlServer),
     ("oauth", "", schema.OAuth),
     ("[mcp_servers.NAME] with plugin", "", schema.PluginServer),
+    ("[plugins]", "", schema.Plugins),
     ("Secret references", 'Where a secret stands: `{ env = "TOKEN" }` and the like.', schema.Secret),
     ("tools", "", schema.Tools),
     ("timeouts", "", schema.Timeouts),

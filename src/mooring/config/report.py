@@ -70,7 +70,7 @@ def _command(launch: Launch) -> tuple[str, ...]:
         case Remote():
             return (launch.url,)
         case Plugin():
-            return (launch.plugin, *launch.args)
+            return (launch.plugin,)
         case Functions():
             return (launch.name,)
 

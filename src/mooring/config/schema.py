@@ -32,7 +32,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Secret(Table, frozen=True, kw_only=True, rename={"as_": "as"}):
-    """A reference to a secret: one of `env`, `file`, `keyring`, `command` and `store` says where the value is."""
+    """A reference to a secret: one of `env`, `file`, `keyring`, `command`, `store` and `plugin` says where the value
+    is."""
 
     env: str | None = None
     """Environment variable of the daemon."""
@@ -44,22 +45,33 @@ class Secret(Table, frozen=True, kw_only=True, rename={"as_": "as"}):
     """Program and arguments, run without a shell for at most 10 s; what it prints is the value."""
     store: str | None = None
     """Name given to `mooring secret set`."""
+    plugin: str | None = None
+    """`NAME:WHERE`: what a plugin finds; `NAME` is a place that it brings."""
     optional: bool = False
     """Missing is a warning; without it the server cannot be started."""
     as_: Literal["env", "file"] = "env"
     """`file`: the server finds the value in a file named by `<NAME>_FILE`."""
 
     def __post_init__(self) -> None:
-        given = [name for name in ("env", "file", "keyring", "command", "store") if getattr(self, name) is not None]
+        kinds = ("env", "file", "keyring", "command", "store", "plugin")
+        given = [name for name in kinds if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError("a secret reference needs exactly one of env, file, keyring, command and store")
+            raise ValueError("a secret reference needs exactly one of env, file, keyring, command, store and plugin")
         if not getattr(self, given[0]):
             raise ValueError(f"{given[0]} of a secret reference is empty")
+        if self.plugin is not None and not all(self.plugin.partition(":")):
+            raise ValueError('plugin of a secret reference is written "NAME:WHERE"')
 
     @property
     def ref(self) -> SecretRef:
         """The same reference in the form the plan uses."""
-        kinds = {"env": self.env, "file": self.file, "keyring": self.keyring, "command": self.command}
+        kinds = {
+            "env": self.env,
+            "file": self.file,
+            "keyring": self.keyring,
+            "command": self.command,
+            "plugin": self.plugin,
+        }
         for kind, where in kinds.items():
             if where is not None:
                 return SecretRef(kind, where, self.optional, self.as_ == "file")
@@ -268,11 +280,28 @@ class UrlServer(Server, frozen=True, kw_only=True):
             raise ValueError("a remote server is not started here: leave out spare")
 
 
-class PluginServer(Started, frozen=True, kw_only=True):
-    """A server of an installed plugin: the server has `plugin`."""
+class PluginServer(Server, frozen=True, kw_only=True):
+    """A server of an installed plugin: the server has `plugin`. Such a server is there without a table; one with its
+    name changes single fields of it."""
 
     plugin: str
     """Name of the plugin."""
+    server: str | None = None
+    """Which of the plugin's servers, where it has several and this one is named otherwise."""
+    args: tuple[str, ...] | None = None
+    """Arguments, instead of the plugin's."""
+    env: dict[str, str] = {}
+    """Environment variables that are not secret, added to the plugin's."""
+    run: Literal["container", "host"] | None = None
+    """Where it runs; default what the plugin says, else `run` of `[plugins]`."""
+    image: str | None = None
+    """Image to run it in, instead of the plugin's or that of `[plugins]`."""
+    volumes: tuple[str, ...] = ()
+    """In a container: see servers with image."""
+    network: Literal["open", "none"] | tuple[str, ...] = "open"
+    """In a container: `open`, `none`, or the only `host:port` it may reach."""
+    limits: Limits = Limits()
+    """In a container: what it may use."""
 
 
 AnyServer = CommandServer | ImageServer | UrlServer | PluginServer
@@ -484,11 +513,26 @@ class Catalog(Table, frozen=True, kw_only=True):
     """Commands that agents may run as servers, each whole with its arguments: `["uvx", "mcp-server-time"]`."""
 
 
+class Plugins(Table, frozen=True, kw_only=True):
+    """Installed plugins."""
+
+    disable: tuple[str, ...] = ()
+    """Plugins, or packages that bring some, that are not even imported."""
+    image: str | None = None
+    """Image in which servers of plugins run; default Python's own, with the `mcp` library added."""
+    run: Literal["container", "host"] | None = None
+    """Where servers of plugins run; default in a container where there is an engine, else on this machine."""
+    trace: bool = False
+    """Log every call of a hook."""
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The whole configuration, of all files."""
 
     gateway: Gateway = Gateway()
     """The daemon."""
+    plugins: Plugins = Plugins()
+    """Installed plugins."""
     mcp_servers: dict[str, AnyServer] = {}
     """What can be run."""
     mcp_groups: dict[str, tuple[str, ...]] = {}
@@ -523,6 +567,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """Key path to file and line (from 1; None when the file does not show it). Slower: it reads the text again."""
     user: str = "/"
     """The user's home folder, for ``~`` in paths."""
+    extend: Callable[[Config], Config] = lambda written: written
+    """What added to it that which is not written."""
 
     def error(self, message: str, path: Path) -> ConfigError:
         """A ConfigError about what stands at ``path``."""

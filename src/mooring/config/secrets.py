@@ -39,6 +39,10 @@ class Secrets:
         environ: Mapping[str, str] = os.environ,
         found: Callable[[str], object] = lambda _: None,
     ) -> None:
+        self.resolvers: Mapping[str, Callable[[str], str | None]] = {}
+        """What plugins bring, by the name before the colon of ``{ plugin = "NAME:WHERE" }``."""
+        self.state = home.state
+        """The state folder."""
         self._home = home
         self._environ = environ
         self._found = found
@@ -106,6 +110,19 @@ class Secrets:
 
         return LoginPlace(self._home.logins, variant, usable_keyring)
 
+    def _from_plugin(self, ref: SecretRef, where: str) -> str | None:
+        name, _, place = where.partition(":")
+        resolver = self.resolvers.get(name)
+        if resolver is None:
+            raise ConfigError(f'secret {ref}: no plugin finds secrets named "{name}:" (see: mooring plugins)')
+        try:
+            value: Any = resolver(place)
+        except Exception as error:
+            raise ConfigError(f"secret {ref}: the plugin failed ({type(error).__name__})") from None
+        if not isinstance(value, str | None):
+            raise ConfigError(f"secret {ref}: the plugin returned something that is not text")
+        return value or None
+
     def _store(self) -> SecretStore:
         return SecretStore(self._home.secret_file, usable_keyring)
 
@@ -127,6 +144,8 @@ class Secrets:
                 return self._store().get(name)
             case "command", tuple(argv):
                 return _from_command(ref, argv)
+            case "plugin", str(where):
+                return self._from_plugin(ref, where)
             case _:
                 raise ConfigError(f"there is no kind of secret called {ref.kind!r}")
 
@@ -137,6 +156,7 @@ _HINTS = {
     "keyring": "; add it to the keyring",
     "command": "; the command printed nothing",
     "store": "; run: mooring secret set {}",
+    "plugin": "; the plugin has none",
 }
 
 

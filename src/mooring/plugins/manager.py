@@ -1,12 +1,14 @@
-"""Asks every plugin what it brings, at boot, and turns the answers into tuples.
+"""Asks plugins what they bring, at boot, and turns the answers into tuples.
 
 ``serve.app`` calls ``collect`` with Mooring's own plugin objects first; no plugin machinery runs after that. A plugin
-that fails loses what it would have brought, is reported by name, and harms nobody else.
+that fails loses what it would have brought, is reported by name, and harms nobody else. ``plugins.inspection`` asks
+``implemented`` and ``called`` about one plugin.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,6 +19,7 @@ from mooring.launch.base import Launcher
 from mooring.nouns import Problem
 from mooring.observe.events import Event, Sink
 from mooring.plugins import hooks
+from mooring.plugins.hooks import Guard, Resolver
 
 if TYPE_CHECKING:
     from mooring.catalog.source import SourceKind
@@ -29,6 +32,9 @@ class Collected(msgspec.Struct, frozen=True):
 
     launchers: tuple[Launcher, ...] = ()
     sinks: tuple[Sink, ...] = ()
+    guards: tuple[tuple[str, Guard], ...] = ()
+    """With the plugin's name."""
+    resolvers: dict[str, Resolver] = {}
     problems: tuple[Problem, ...] = ()
     """What failed or clashed, for ``check``, ``plugins`` and the log."""
 
@@ -54,7 +60,41 @@ def collect(plugins: Mapping[str, object], context: hooks.Context) -> Collected:
         _contained(plugin, sink)
         for plugin, sink in _answers(manager.hook.mooring_event_sinks, context, callable, problems)
     ]
-    return Collected(tuple(launchers), tuple(sinks), tuple(problems))
+    guards = tuple(_answers(manager.hook.mooring_call_guards, context, callable, problems))
+    resolvers = _resolvers(manager.hook.mooring_secret_resolvers, context, problems)
+    return Collected(tuple(launchers), tuple(sinks), guards, resolvers, tuple(problems))
+
+
+def implemented(name: str, plugin: object) -> tuple[str, ...]:
+    """The hooks that ``plugin`` implements. Raises what pluggy says of one that does not fit."""
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    manager.register(plugin, name)
+    manager.check_pending()
+    return tuple(sorted(caller.name for caller in manager.get_hookcallers(plugin) or ()))
+
+
+def called(plugin: object, hook: str, context: hooks.Context) -> Any:
+    """The answer of one hook of one plugin. Raises what the plugin raises."""
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    manager.register(plugin)
+    (answer,) = getattr(manager.hook, hook)(context=context)
+    return answer
+
+
+def _resolvers(hook: pluggy.HookCaller, context: hooks.Context, problems: list[Problem]) -> dict[str, Resolver]:
+    found: dict[str, tuple[str, Resolver]] = {}
+    for plugin, (name, resolver) in _answers(hook, context, _is_resolver, problems):
+        if name in found:
+            problems.append(_problem(plugin, f'secrets "{name}:" are found by the plugin "{found[name][0]}" already'))
+        else:
+            found[name] = plugin, resolver
+    return {name: resolver for name, (_, resolver) in found.items()}
+
+
+def _is_resolver(thing: Any) -> bool:
+    return isinstance(thing[0], str) and callable(thing[1])
 
 
 def source_kinds(
@@ -96,7 +136,12 @@ def _answers(
         # A hook may leave its argument out.
         arguments = (context,) if implementation.argnames else ()
         try:
-            things = list(cast(Iterable[Any], implementation.function(*arguments)))
+            began = time.perf_counter()
+            answer = implementation.function(*arguments)
+            things = list(cast(Iterable[Any], answer.items() if isinstance(answer, Mapping) else answer))
+            if context.trace:
+                took = (time.perf_counter() - began) * 1000
+                _log.info('plugin "%s": %s brought %d in %.1f ms', name, hook.name, len(things), took)
         except Exception as error:
             problems.append(_problem(name, f"{hook.name} failed: {type(error).__name__}: {error}"))
             continue

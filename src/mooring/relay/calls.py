@@ -16,6 +16,7 @@ from mooring.relay import handles, links, refusals
 from mooring.relay.confirm import Confirm
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, named
+from mooring.relay.guards import Guarded
 from mooring.relay.handles import Handles
 from mooring.relay.indirect import meant
 from mooring.relay.table import Route
@@ -44,7 +45,7 @@ class Calls:
         self,
         views: Views,
         looks: FirstLooks,
-        forward: Forward,
+        forward: Forward | Guarded,
         given: Handles,
         confirm: Confirm,
         limits: Limits,

@@ -8,11 +8,12 @@ It knows nothing of bytes on a wire (``wire``) or of lifetimes (``instances``).
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from mooring.access.limits import Limits
 from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
+from mooring.plugins.hooks import Guard
 from mooring.relay.calls import Calls
 from mooring.relay.confirm import Confirm
 from mooring.relay.ending import Ending
@@ -20,6 +21,7 @@ from mooring.relay.extensions import Extensions
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward
 from mooring.relay.greetings import Greetings
+from mooring.relay.guards import Guarded
 from mooring.relay.handles import Handles
 from mooring.relay.parked import Parked
 from mooring.relay.resources import Resources
@@ -47,7 +49,9 @@ class Relay:
         parked: Parked,
         events: Events,
         version: str,
+        guards: Sequence[tuple[str, Guard]] = (),
     ) -> None:
+        """``guards``: functions of plugins around every tool call, with their plugin's name."""
         self._subscriptions = subscriptions
         self._watching = watching
         self._events = events
@@ -55,7 +59,8 @@ class Relay:
         limits = Limits()
         forward = Forward(views, pool, watching, parked, limits)
         handles = Handles()
-        calls = Calls(views, looks, forward, handles, Confirm(parked, events), limits, events)
+        guarded = Guarded(forward, guards) if guards else forward
+        calls = Calls(views, looks, guarded, handles, Confirm(parked, events), limits, events)
         self._extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, looks, forward, subscriptions, watching)
         greetings = Greetings(views, looks, version)

@@ -30,8 +30,6 @@ from mooring.observe.audit import AuditLog
 from mooring.observe.events import Event, Events
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import Metrics, describe, log_sink
-from mooring.plugins.hooks import Context
-from mooring.plugins.manager import collect
 from mooring.relay import bridge
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.listener import InstanceListener
@@ -71,6 +69,7 @@ class App:
     def __init__(
         self, configuration: Configuration, store: Store, secrets: Secrets, keeper: Keeper, redact: Redactor
     ) -> None:
+        """Raises ConfigError when the configuration is not valid."""
         self.configuration = configuration
         self.home = configuration.home
         self.store = store
@@ -90,9 +89,14 @@ class App:
         self._redact = redact
         containers = Containers(keeper, self.home, lambda: self._gateway.engine, self._report)
         self.builtin = Builtin(keeper, self._report, containers)
-        self.plugins: dict[str, object] = {"mooring": self.builtin}
-        self.context = Context(self.home.state if self.home else "")
-        collected = collect(self.plugins, self.context)
+        self.remembered = Remembered(store, configuration.file, lambda: configuration.plugins.mark)
+        configuration.plugins.own["mooring"] = self.builtin
+        self._resolved = self.remembered.recall() or configuration.resolved()
+        """As the configuration has it, without what plugins and the library add."""
+        collected = configuration.plugins.collected
+        self.plugins = configuration.plugins.objects
+        self.context = configuration.plugins.context
+        self._guards = collected.guards
         self.denials = Denials()
         self.events = Events((log_sink, self.metrics, self.denials, *collected.sinks))
         self.audit = AuditLog(self.home.audit_file, Audit(), redact) if self.home else None
@@ -103,7 +107,6 @@ class App:
         self.plugin_problems = collected.problems
         self.keys = Keys(store, self.events)
         self.plan = Plan()
-        self.remembered = Remembered(store, configuration.file)
         self.listings = Listings(store)
         self.verdicts = Verdicts(store)
         self.pins = Pins(store, self.events)
@@ -120,8 +123,6 @@ class App:
         self.looks: FirstLooks
         self.watching: Watching
         self.relay: Relay
-        self._resolved = self.plan
-        """As the configuration has it, without what plugins and the library add."""
         self._gateway = Gateway()
         """As it was at boot: what of it needs a restart still holds."""
         self._registry: Registry | None = None
@@ -129,13 +130,12 @@ class App:
         self._looking = False
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open what has tasks; ``stack`` ends it. Raises ConfigError when the configuration is not valid."""
+        """Open what has tasks; ``stack`` ends it."""
         if self.audit:
             await stack.enter_async_context(self.audit)
         self.keys.load()
         self.pins.load()
-        plan = self.remembered.recall() or self.configuration.resolved()
-        self._resolved = plan
+        plan = self._resolved
         self._gateway = plan.gateway
         self.additions.load()
         complete = self.additions.over(plan)
@@ -166,6 +166,7 @@ class App:
             Parked(tasks),
             self.events,
             __version__,
+            self._guards,
         )
         self._apply(plan)
 
@@ -189,7 +190,7 @@ class App:
         """Load, resolve, compare, apply. An invalid configuration changes nothing."""
         async with self._reloading:
             try:
-                plan = await asyncio.to_thread(self.configuration.resolved)
+                plan = await asyncio.to_thread(self.configuration.resolved, look=True)
             except ConfigError as error:
                 self.config_error = str(error)
                 self.events.emit(Event("config.rejected", time.time(), data={"error": str(error)}))
@@ -244,6 +245,8 @@ class App:
         complete = await self._known(plan)
         running = msgspec.structs.replace(self.plan, gateway=self._gateway)
         report = changes_report(running, complete)
+        outdated = self.configuration.plugins.outdated()
+        report = msgspec.structs.replace(report, needs_restart=(*report.needs_restart, *outdated))
         self._apply(plan)
         self.events.emit(Event("config.applied", time.time(), data={"added": report.added, "removed": report.removed}))
         return report

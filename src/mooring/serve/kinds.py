@@ -21,4 +21,4 @@ def unsupported(launch: Launch) -> str:
         case Remote():
             return unsupported_remote(launch)
         case Plugin():
-            return "plugin servers are not supported yet"
+            return launch.why

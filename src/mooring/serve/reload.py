@@ -8,15 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
+
+import msgspec
 
 from mooring.config.diff import diff
 from mooring.config.home import Home
 from mooring.config.plan import Plan, SecretRef
 from mooring.nouns import ReloadReport
+from mooring.plugins.hooks import Resolver
 from mooring.serve.kinds import unsupported
+from mooring.serve.plugins import Plugins
 from mooring.serve.remembered import stamps
 
 LOOK = 0.3
@@ -29,6 +33,11 @@ _log = logging.getLogger("mooring")
 
 class Fingerprints(Protocol):
     """Tells secrets apart without showing them."""
+
+    state: str
+    """The state folder of the installation."""
+    resolvers: Mapping[str, Resolver]
+    """Where plugins find secrets."""
 
     def fingerprint(self, ref: SecretRef) -> str | None: ...
 
@@ -45,17 +54,24 @@ class Configuration:
         self.home = home
         self.read_at = 0
         """When the files were last read, nanoseconds since the epoch; 0: not yet."""
+        self.plugins = Plugins(secrets.state)
         self._secrets = secrets
         self._texts = texts
 
-    def resolved(self) -> Plan:
-        """Read all files and resolve them; blocks. Raises ConfigError."""
+    def resolved(self, look: bool = False) -> Plan:
+        """Read all files and resolve them; blocks. ``look``: at the installed plugins too, whatever is known of them.
+        Raises ConfigError."""
         # A boot from a remembered plan does without these.
         from mooring.config.load import load
         from mooring.config.resolve import resolve
 
         self.read_at = time.time_ns()
-        return resolve(load(self.file, self._texts), fingerprint=self._secrets.fingerprint, unsupported=unsupported)
+        if look:
+            self.plugins.forget()
+        loaded = load(self.file, self._texts, self.plugins.plugged)
+        self._secrets.resolvers = self.plugins.collected.resolvers
+        plan = resolve(loaded, fingerprint=self._secrets.fingerprint, unsupported=unsupported)
+        return msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugins.problems))
 
 
 def changes_report(old: Plan, new: Plan) -> ReloadReport:

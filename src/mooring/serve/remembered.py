@@ -8,7 +8,7 @@ resolved is kept.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -31,14 +31,18 @@ class Kept(msgspec.Struct, frozen=True):
     """The code that resolved it, the main file, and whose home ``~`` was."""
     stamps: Stamps
     plan: Plan
+    plugins: str = ""
+    """Mark of the installed plugins."""
 
 
 class Remembered:
     """What the store knows of the last run."""
 
-    def __init__(self, store: Store, file: str) -> None:
+    def __init__(self, store: Store, file: str, plugins: Callable[[], str]) -> None:
+        """``plugins`` gives the mark of the installed plugins; "" while they are unknown."""
         self._store = store
         self._file = file
+        self._plugins = plugins
 
     def recall(self) -> Plan | None:
         """The last plan, when reading the files again would give the same; blocks, for boot only."""
@@ -49,13 +53,17 @@ class Remembered:
             kept = msgspec.json.decode(rows[0][0], type=Kept)
         except msgspec.MsgspecError:  # of a Mooring with other plans
             return None
-        fresh = kept.origin == self._origin() and kept.stamps == stamps(kept.plan.files)
+        fresh = (
+            kept.origin == self._origin()
+            and kept.plugins == self._plugins() != ""
+            and kept.stamps == stamps(kept.plan.files)
+        )
         return kept.plan if fresh else None
 
     async def keep(self, plan: Plan, read_at: int) -> None:
         """Keep ``plan``, whose files were read after ``read_at`` (ns). Raises StoreError."""
         seen = stamps(plan.files)
-        kept = Kept(self._origin(), seen, plan)
+        kept = Kept(self._origin(), seen, plan, self._plugins())
         fit = settled(seen, read_at) and not any(references(variant.launch) for variant in plan.variants.values())
         await self._store.run("put_meta", name="plan", value=msgspec.json.encode(kept).decode() if fit else "")
 

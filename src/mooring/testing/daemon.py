@@ -35,8 +35,16 @@ COMMAND = 30.0
 class Daemon:
     """A running daemon and its home."""
 
-    def __init__(self, home: Path, process: asyncio.subprocess.Process, mooring: Mooring, endpoint: str) -> None:
+    def __init__(
+        self,
+        home: Path,
+        process: asyncio.subprocess.Process,
+        mooring: Mooring,
+        endpoint: str,
+        program: str = sys.executable,
+    ) -> None:
         self.home = home
+        self._program = program
         self.process = process
         self.mooring = mooring
         self.endpoint = endpoint
@@ -69,7 +77,7 @@ class Daemon:
     async def command(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
         """Run ``mooring`` as a user does; exit code, stdout, stderr."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mooring", *arguments),
+            *(self._program, "-m", "mooring", *arguments),
             env=self.env,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -127,10 +135,10 @@ async def daemon(
 
 
 @asynccontextmanager
-async def launched(home: Path) -> AsyncGenerator[Daemon]:
-    """A daemon with whatever is in ``home``."""
+async def launched(home: Path, program: str = sys.executable) -> AsyncGenerator[Daemon]:
+    """A daemon with whatever is in ``home``, run by the interpreter ``program``."""
     async with AsyncExitStack() as stack:
-        process = await _up(home)
+        process = await _up(home, program)
         stack.push_async_callback(_end, process)
         place = Home.locate({"MOORING_HOME": str(home)})
 
@@ -141,7 +149,7 @@ async def launched(home: Path) -> AsyncGenerator[Daemon]:
 
         await wait_for(listening, READY)
         mooring = Mooring(await stack.enter_async_context(connected(place)))
-        yield Daemon(home, process, mooring, (await mooring.status()).endpoint)
+        yield Daemon(home, process, mooring, (await mooring.status()).endpoint, program)
 
 
 def _listens(path: str) -> bool:
@@ -150,10 +158,10 @@ def _listens(path: str) -> bool:
         return probe.connect_ex(path) == 0
 
 
-async def _up(home: Path) -> asyncio.subprocess.Process:
+async def _up(home: Path, program: str) -> asyncio.subprocess.Process:
     with (home / "output.txt").open("ab") as output:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "mooring", "up"),
+            *(program, "-m", "mooring", "up"),
             env={**os.environ, "MOORING_HOME": str(home)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,  # nobody reads it, hence no first key is made
