@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
@@ -48,6 +48,13 @@ class ProcessLauncher:
     def __init__(self, keeper: Keeper, report: Report = unheard) -> None:
         self._keeper = keeper
         self._report = report
+
+    async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
+        """See ``launch.base.Preparing``: the environment of a plugin's server. Raises StartFailed."""
+        if isinstance(variant.launch, Process) and variant.launch.environment is not None:
+            from mooring.launch.plugin_environment import ready  # most servers have none
+
+            await ready(self._keeper, variant.launch.environment, variant.server, phase, said)
 
     @asynccontextmanager
     async def launch(

@@ -16,7 +16,7 @@ from mooring.plugins.found import Server
 DEFAULT = "docker.io/library/python:{}-slim"
 """With the version of the interpreter that plugins are installed for."""
 ALWAYS = ("mcp",)
-"""What the default image is given besides."""
+"""What the default image, and an environment on this machine, are given besides."""
 PLUGINS = "/workspace/plugins"
 LIBRARY = "/workspace/mooring"
 """Where Mooring's package is: the plugin's package may import it."""

@@ -200,10 +200,11 @@ def _import_path(brought: Brought) -> str:
 def _environment(brought: Brought, here: Here) -> Environment:
     if not brought.requirements:
         return Environment("", (), packages=brought.packages)
+    requirements = (*brought.requirements, *image.ALWAYS)
     links = {"mooring": here.library}
     if brought.host_source is not None and brought.is_package:
         links[brought.host_source.rpartition("/")[2]] = brought.host_source
-    seen = "\0".join((here.python, here.version, *brought.requirements, *(f"{a}={b}" for a, b in links.items())))
+    seen = "\0".join((here.python, here.version, *requirements, *(f"{a}={b}" for a, b in links.items())))
     digest = hashlib.sha256(seen.encode()).hexdigest()[:16]
     folder = f"{here.state}/plugins/environments/{digest}"
-    return Environment(folder, brought.requirements, links, brought.packages)
+    return Environment(folder, requirements, links, brought.packages)
