@@ -106,10 +106,10 @@ def _same(files: dict[str, Stamp]) -> bool:
 
 def _has_entry_points(folder: str) -> bool:
     """Whether any package in ``folder`` has a plugin; a look at the files takes a tenth of what the library takes."""
-    for entry in os.scandir(folder):
-        if entry.name.endswith(_METADATA):
+    for name in os.listdir(folder):
+        if name.endswith(_METADATA):
             try:
-                with open(os.path.join(entry.path, "entry_points.txt"), "rb") as handle:
+                with open(os.path.join(folder, name, "entry_points.txt"), "rb") as handle:
                     if f"[{GROUP}]".encode() in handle.read():
                         return True
             except OSError:
