@@ -48,11 +48,14 @@ class Kept:
         return containers.ids(self.engine, self.label(home))
 
     @asynccontextmanager
-    async def daemon(self, home: Path, servers: dict[str, Any], *more: Any, **gateway: Any) -> AsyncGenerator[Daemon]:
-        """A daemon with this engine, whose home is created where it is not there."""
+    async def daemon(
+        self, home: Path, servers: dict[str, Any], *more: Any, tables: dict[str, Any] | None = None, **gateway: Any
+    ) -> AsyncGenerator[Daemon]:
+        """A daemon with this engine, whose home is created where it is not there. ``tables``: of its configuration."""
         home.mkdir(exist_ok=True)
         self.homes.append(home)
-        async with daemon(home, servers, *more, gateway={"engine": self.engine, **gateway}) as running:
+        settings = {"engine": self.engine, **gateway}
+        async with daemon(home, servers, *more, gateway=settings, **(tables or {})) as running:
             yield running
 
     @asynccontextmanager

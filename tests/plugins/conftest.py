@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin_kit import Site, Venv
+from plugin_kit import Venv
+
+from mooring.testing.plugins import Site
 
 
 @pytest.fixture

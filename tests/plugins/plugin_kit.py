@@ -1,4 +1,4 @@
-"""What the tests of plugins share: packages that are installed by writing them, and a real virtual environment."""
+"""What the tests of plugins share: a plugin's source, and a real virtual environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from textwrap import dedent
 
 LIMIT = 120.0
 """Seconds for one command of an installer."""
@@ -29,44 +28,6 @@ def with_another(arguments: str) -> str:
     """``SPEC`` whose plugin also brings a server with these arguments, as the first."""
     head, tail = SPEC.split("return ")
     return f"{head}return [McpServerSpec({arguments}), {tail.rstrip()}]\n"
-
-
-class Site:
-    """A folder in which packages are installed, found through PYTHONPATH."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def install(
-        self,
-        source: str,
-        *,
-        name: str = "voice",
-        module: str = "voice_plugin",
-        attribute: str = ":Plugin",
-        distribution: str = "mooring-voice",
-        version: str = "1.0",
-        requires: tuple[str, ...] = (),
-    ) -> Path:
-        """A package with ``source`` in its ``__init__.py`` and an entry point; the folder of its code."""
-        package = self.folder / module
-        package.mkdir(exist_ok=True)
-        (package / "__init__.py").write_text(dedent(source))
-        self.remove(distribution)
-        info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
-        info.mkdir()
-        lines = [f"Name: {distribution}", f"Version: {version}", *(f"Requires-Dist: {text}" for text in requires)]
-        (info / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines]) + "\n")
-        (info / "entry_points.txt").write_text(f"[mooring.plugins]\n{name} = {module}{attribute}\n")
-        return package
-
-    def remove(self, distribution: str) -> None:
-        """Uninstall it: what it is known by is gone."""
-        for info in self.folder.glob(f"{distribution.replace('-', '_')}-*.dist-info"):
-            for file in info.iterdir():
-                file.unlink()
-            info.rmdir()
 
 
 class Venv:

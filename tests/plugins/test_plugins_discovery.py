@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin_kit import SPEC, Site, with_another
+from plugin_kit import SPEC, with_another
 
 from mooring.plugins import discovery
 from mooring.plugins.found import Found, Installed, Server
+from mooring.testing.plugins import Site
 
 
 def only(installed: Installed) -> Found:

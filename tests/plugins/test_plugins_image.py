@@ -26,6 +26,7 @@ def test_everything_that_is_declared_is_built_in() -> None:
         "USER root\n"
         "RUN apt-get update && apt-get install -y --no-install-recommends ffmpeg sox && rm -rf /var/lib/apt/lists/*\n"
         "COPY requirements.txt /workspace/requirements.txt\n"
+        "ARG PIP_BREAK_SYSTEM_PACKAGES=1\n"
         'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check", "-r", '
         '"/workspace/requirements.txt"]\n'
         'ENV PYTHONPATH="/p:/q${PYTHONPATH:+:${PYTHONPATH}}"\n'

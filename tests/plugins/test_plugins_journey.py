@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_kit import LIMIT, SPEC, Site, Venv
+from plugin_kit import LIMIT, SPEC, Venv
 
 from mooring.facade import Mooring
 from mooring.testing.daemon import Daemon, daemon, launched, server, write_config
+from mooring.testing.plugins import Site
 
 HOST = {"plugins": {"run": "host"}}
 GRANTED = {"w": {"mcp_servers": ["greeter", "echo"]}}

@@ -74,6 +74,7 @@ def dockerfile(base: str, requirements: bool, packages: tuple[str, ...], python_
         command = ["python3", "-m", "pip", "install", "--no-cache-dir", "--disable-pip-version-check"]
         lines += [
             "COPY requirements.txt /workspace/requirements.txt",
+            "ARG PIP_BREAK_SYSTEM_PACKAGES=1",  # nothing else lives in this image whose packages could break
             f"RUN {json.dumps([*command, '-r', '/workspace/requirements.txt'])}",
         ]
     lines += [f'ENV PYTHONPATH="{_quoted(python_path)}${{PYTHONPATH:+:${{PYTHONPATH}}}}"', "ENTRYPOINT []"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mooring.config.plan import Variant
+from mooring.config.plan import Plugin, Variant
 from mooring.nouns import Listing
 from mooring.store.base import Row, Store
 
@@ -48,8 +48,10 @@ class Listings:
 
     def of(self, variants: Mapping[str, Variant]) -> dict[str, Listing]:
         """The known listings by variant id. Until a changed definition was listed for the first time, what the variant
-        offered before stands in: an edit does not take a server's tools away for a moment."""
-        found = ((id, self.get(variant) or self._latest.get(id)) for id, variant in variants.items())
+        offered before stands in: an edit does not take a server's tools away for a moment. Those of a plugin that is
+        not there go with it."""
+        there = {id: variant for id, variant in variants.items() if not isinstance(variant.launch, Plugin)}
+        found = ((id, self.get(variant) or self._latest.get(id)) for id, variant in there.items())
         return {id: listing for id, listing in found if listing is not None}
 
     async def put(self, variant: Variant, listing: Listing) -> frozenset[Kind]:

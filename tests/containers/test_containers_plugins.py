@@ -1,0 +1,167 @@
+"""Plugins whose servers run in containers: mounted code, import path, what they require, and their disappearance."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from container_kit import LIMIT, Kept, called
+
+from mooring.plugins import container_input
+from mooring.testing import containers, wait_for
+from mooring.testing.plugins import Site
+
+PLUGIN = """
+from pathlib import Path
+from mooring.plugins import McpPlugin, McpServerSpec
+
+class VoicePlugin(McpPlugin):
+    name = "voice"
+    version = "0.1.0"
+    description = "Voice transcription via Whisper"
+
+    def mcp_server_spec(self) -> McpServerSpec:
+        return McpServerSpec(
+            name="voice",
+            command="python3",
+            args=["-m", "mooring_plugin_voice.mcp"],
+            env={},
+            host_source=Path(__file__).parent,
+        )
+"""
+SERVER = """
+import os, sys
+from mcp.server import MCPServer
+
+server = MCPServer("voice")
+
+@server.tool()
+def transcribe_voice(path: str) -> dict[str, str]:
+    EXTRA
+    return {"heard": path, "code": __file__, "path": os.environ["PYTHONPATH"], "extra": extra}
+
+if __name__ == "__main__":
+    server.run("stdio")
+"""
+OWN = "/of/the/image"
+"""A PYTHONPATH that the image sets."""
+INSIDE = "/workspace/plugins/voice"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A folder that this process and its children import from."""
+    site = Site(tmp_path / "site")
+    monkeypatch.setenv("PYTHONPATH", str(site.folder))
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site.folder)])
+    return site
+
+
+def installed(site: Site, extra: str = 'extra = ""', **spec: Any) -> Path:
+    """The voice plugin; ``extra``: what its tool does besides."""
+    more = "".join(f"            {name}={value!r},\n" for name, value in spec.items())
+    source = PLUGIN.replace("            env={},\n", "            env={},\n" + more)
+    package = site.install(
+        source, module="mooring_plugin_voice", attribute=":VoicePlugin", distribution="mooring-plugin-voice"
+    )
+    (package / "mcp.py").write_text(SERVER.replace("EXTRA", extra))
+    return package
+
+
+def table(engine: str) -> tuple[str, dict[str, Any]]:
+    """An image without anything in it but a PYTHONPATH, and a table that lends the server this machine's Python."""
+    image = "localhost/mooring-testing-path:1"
+    change = ("--change", f"ENV PYTHONPATH={OWN}")
+    containers.command(engine, "import", *change, "-", image, stdin=containers.empty())
+    lent = containers.program("x")
+    path = f"{Path(sys.executable).resolve().parent}:/usr/bin"
+    return image, {
+        "plugin": "voice",
+        "volumes": [*lent["volumes"], f"{sysconfig.get_path('purelib')}:/lent:ro"],
+        "env": {"PATH": path, "PYTHONPATH": "/lent", "HOME": "/tmp"},
+    }
+
+
+async def test_r29_the_voice_example_runs_as_it_is_written(
+    engine: str, kept: Kept, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R29: mounted read-only, import path set without losing an existing one; uninstall makes the tools disappear."""
+    package = installed(site)
+    image, lent = table(engine)
+    home = tmp_path / "home"
+    async with kept.daemon(home, {"voice": lent}, tables={"plugins": {"image": image}}) as daemon:
+        heard = await called(daemon, "voice_transcribe_voice", path="a.wav")
+        assert heard["heard"] == "a.wav"
+        assert heard["code"] == f"{INSIDE}/mooring_plugin_voice/mcp.py"
+        assert heard["path"] == f"{INSIDE}:/workspace/mooring:/lent:{OWN}"
+        (name,) = kept.names(home)
+        mounts = {mount["Destination"]: mount for mount in containers.inspected(engine, name)["Mounts"]}
+        mount = mounts[f"{INSIDE}/mooring_plugin_voice"]
+        assert (mount["Source"], mount["RW"]) == (str(package), False)
+
+        given = json.loads(json.dumps(container_input(state=str(home / "state"))))
+        assert given["plugin_mcp_servers"]["voice"]["args"] == ["-m", "mooring_plugin_voice.mcp"]
+        assert {"source": str(package), "target": f"{INSIDE}/mooring_plugin_voice", "read_only": True} in given[
+            "mounts"
+        ]
+
+        site.remove("mooring-plugin-voice")
+        assert "voice" in (await daemon.mooring.reload()).changed
+        assert [tool.name for tool in await daemon.mooring.tools("w")] == []
+        assert container_input(state=str(home / "state"))["plugin_mcp_servers"] is None
+
+
+BASE = "localhost/mooring-testing-debian:1"
+MIRROR = "http://deb.debian.org/debian"
+
+
+@pytest.fixture(scope="session")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file system of a small Debian with Python and pip."""
+    program = shutil.which("mmdebstrap")
+    if program is None:
+        pytest.skip("mmdebstrap is not installed (as root on Debian: apt-get install mmdebstrap)")
+    file = tmp_path_factory.mktemp("debian") / "base.tar"
+    include = "--include=python3-minimal,python3-pip,ca-certificates"
+    argv = (program, "--variant=apt", include, "bookworm", str(file), MIRROR)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
+    if done.returncode:
+        pytest.skip(f"no Debian could be had from {MIRROR}: {done.stderr[-200:]}")
+    return file
+
+
+@pytest.mark.network
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_r29_packages_of_python_and_of_the_system_are_built_into_an_image_once(
+    engine: str, kept: Kept, site: Site, tmp_path: Path, debian: Path
+) -> None:
+    """R29: declared packages are had in the container; what cannot be had is told."""
+    with debian.open("rb") as content:
+        subprocess.run([engine, "import", "-", BASE], stdin=content, capture_output=True, timeout=LIMIT * 4, check=True)
+    extra = (
+        "import cowsay, subprocess; "
+        "extra = cowsay.__version__ + ' ' + subprocess.run(['/usr/bin/bc'], input='6*7' + chr(10), text=True, "
+        "capture_output=True).stdout.strip()"
+    )
+    installed(site, extra, requirements=["cowsay==6.1", "mcp>=2.3"], packages=["bc"])
+    home = tmp_path / "home"
+    table = {"plugin": "voice", "timeouts": {"pull": "8m", "start": "2m"}}
+    async with kept.daemon(home, {"voice": table}, tables={"plugins": {"image": BASE}}) as daemon:
+
+        async def listed() -> bool:
+            (row,) = await daemon.rows("voice")
+            assert row.state != "backoff", row.reason
+            return row.tools > 0
+
+        await wait_for(listed, 500, 0.1)
+        assert (await called(daemon, "voice_transcribe_voice", path="x"))["extra"] == "6.1 42"
+        assert any("bc" in line for line in await daemon.mooring.logs("voice", 2000))
+        dockerfiles = list((home / "state" / "plugins" / "images").glob("*/Dockerfile"))
+        assert len(dockerfiles) == 1
