@@ -158,7 +158,7 @@ async def test_r29_packages_of_python_and_of_the_system_are_built_into_an_image_
         async def listed() -> bool:
             (row,) = await daemon.rows("voice")
             assert row.state != "backoff", row.reason
-            return row.tools > 0
+            return bool(row.tools)
 
         await wait_for(listed, 500, 0.1)
         assert (await called(daemon, "voice_transcribe_voice", path="x"))["extra"] == "6.1 42"
