@@ -118,6 +118,7 @@ async def test_r29_the_voice_example_runs_as_it_is_written(
 
 
 BASE = "localhost/mooring-testing-debian:1"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 MIRROR = "http://deb.debian.org/debian"
 
 
@@ -129,7 +130,10 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("mmdebstrap is not installed (as root on Debian: apt-get install mmdebstrap)")
     file = tmp_path_factory.mktemp("debian") / "base.tar"
     include = "--include=python3-minimal,python3-pip,ca-certificates"
-    argv = (program, "--variant=apt", include, "bookworm", str(file), MIRROR)
+    trust = (
+        f"--customize-hook=copy-in {CERTIFICATES} {Path(CERTIFICATES).parent}"  # as this machine trusts its registry
+    )
+    argv = (program, "--variant=apt", include, trust, "bookworm", str(file), MIRROR)
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode:
         pytest.skip(f"no Debian could be had from {MIRROR}: {done.stderr[-200:]}")
@@ -144,7 +148,8 @@ async def test_r29_packages_of_python_and_of_the_system_are_built_into_an_image_
 ) -> None:
     """R29: declared packages are had in the container; what cannot be had is told."""
     with debian.open("rb") as content:
-        subprocess.run([engine, "import", "-", BASE], stdin=content, capture_output=True, timeout=LIMIT * 4, check=True)
+        argv = (engine, "import", "--change", f"ENV PIP_CERT={CERTIFICATES}", "-", BASE)
+        subprocess.run(argv, stdin=content, capture_output=True, timeout=LIMIT * 4, check=True)
     extra = (
         "import cowsay, subprocess; "
         "extra = cowsay.__version__ + ' ' + subprocess.run(['/usr/bin/bc'], input='6*7' + chr(10), text=True, "
