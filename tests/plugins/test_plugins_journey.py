@@ -14,6 +14,7 @@ import pytest
 from plugin_kit import LIMIT, SPEC, Venv
 
 from mooring.facade import Mooring
+from mooring.testing import wait_for
 from mooring.testing.daemon import Daemon, daemon, launched, server, write_config
 from mooring.testing.plugins import Site
 
@@ -235,6 +236,13 @@ async def test_r29_what_a_server_requires_is_installed_for_it_alone(site: Site, 
         VOICE_SERVER.replace('f"{path}: {voice_plugin.Plugin.name}"', "__import__('cowsay').__version__")
     )
     async with daemon(tmp_path, {}, **HOST) as found:
+
+        async def listed() -> bool:
+            (row,) = await found.rows("voice")
+            assert row.state != "backoff", row.reason
+            return bool(row.tools)
+
+        await wait_for(listed, LIMIT, 0.05)
         assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"
         logged = "\n".join(await found.mooring.logs("voice"))
         assert "making an environment for cowsay==6.1" in logged
@@ -245,10 +253,14 @@ async def test_r29_what_a_server_requires_is_installed_for_it_alone(site: Site, 
         assert (environment / "mooring-ready").stat().st_mtime_ns == stamp
         site.install(spec.format("no-such-package-anywhere-at-all==9"))
         await found.mooring.reload()
+
+        async def failed() -> bool:
+            return any("could not be installed" in row.reason for row in await found.rows("voice"))
+
+        await wait_for(failed, LIMIT, 0.05)
         answer = await found.mooring.call("w", "voice_transcribe_voice", {"path": ""})
         assert answer["isError"]
         assert "no-such-package-anywhere-at-all" in answer["content"][0]["text"]
-        assert "could not be installed" in answer["content"][0]["text"]
 
 
 async def test_r29_system_packages_that_are_not_there_are_named(site: Site, tmp_path: Path) -> None:
