@@ -15,6 +15,7 @@ from container_kit import LIMIT, Kept, called
 
 from mooring.plugins import container_input
 from mooring.testing import containers, wait_for
+from mooring.testing.daemon import Daemon
 from mooring.testing.plugins import Site
 
 PLUGIN = """
@@ -51,6 +52,8 @@ if __name__ == "__main__":
 """
 OWN = "/of/the/image"
 """A PYTHONPATH that the image sets."""
+BUILT = 500.0
+"""Seconds to build an image, with what it needs from registries."""
 INSIDE = "/workspace/plugins/voice"
 
 
@@ -88,14 +91,24 @@ def table(engine: str) -> tuple[str, dict[str, Any]]:
     }
 
 
-async def test_r29_the_voice_example_runs_as_it_is_written(
-    engine: str, kept: Kept, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def listed(daemon: Daemon) -> None:
+    """Until the server was started once and says what it offers."""
+
+    async def known() -> bool:
+        (row,) = await daemon.rows("voice")
+        assert row.state != "backoff", row.reason
+        return bool(row.tools)
+
+    await wait_for(known, BUILT, 0.05)
+
+
+async def test_r29_the_voice_example_runs_as_it_is_written(engine: str, kept: Kept, site: Site, tmp_path: Path) -> None:
     """R29: mounted read-only, import path set without losing an existing one; uninstall makes the tools disappear."""
     package = installed(site)
     image, lent = table(engine)
     home = tmp_path / "home"
     async with kept.daemon(home, {"voice": lent}, tables={"plugins": {"image": image}}) as daemon:
+        await listed(daemon)
         heard = await called(daemon, "voice_transcribe_voice", path="a.wav")
         assert heard["heard"] == "a.wav"
         assert heard["code"] == f"{INSIDE}/mooring_plugin_voice/mcp.py"
@@ -159,13 +172,7 @@ async def test_r29_packages_of_python_and_of_the_system_are_built_into_an_image_
     home = tmp_path / "home"
     table = {"plugin": "voice", "timeouts": {"pull": "8m", "start": "2m"}}
     async with kept.daemon(home, {"voice": table}, tables={"plugins": {"image": BASE}}) as daemon:
-
-        async def listed() -> bool:
-            (row,) = await daemon.rows("voice")
-            assert row.state != "backoff", row.reason
-            return bool(row.tools)
-
-        await wait_for(listed, 500, 0.1)
+        await listed(daemon)
         assert (await called(daemon, "voice_transcribe_voice", path="x"))["extra"] == "6.1 42"
         assert any("bc" in line for line in await daemon.mooring.logs("voice", 2000))
         dockerfiles = list((home / "state" / "plugins" / "images").glob("*/Dockerfile"))
