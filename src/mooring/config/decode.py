@@ -28,6 +28,7 @@ from mooring.config.schema import (
     ImageServer,
     Kwarg,
     Layer,
+    LiteLLM,
     MountTable,
     Path,
     Plugins,
@@ -59,6 +60,7 @@ def config(tables: dict[str, Any]) -> Config:
         agent_pool=_layer(AgentPool)(tables.get("agent_pool", {}), ("agent_pool",)),
         teams=_named(tables, "teams", _layer(Team), names.plain_fault),
         agents=_named(tables, "agents", _layer(Agent), names.plain_fault),
+        litellm=_table(tables["litellm"], LiteLLM, ("litellm",)) if "litellm" in tables else None,
     )
 
 

@@ -334,6 +334,19 @@ class Allowed(msgspec.Struct, frozen=True):
     """Whole argvs."""
 
 
+class LiteLLM(msgspec.Struct, frozen=True):
+    """A LiteLLM proxy to keep in step with the workspaces."""
+
+    url: str
+    """Without a slash at its end."""
+    master_key: SecretRef
+    via: str = "mooring"
+    """``mooring`` | ``upstream``"""
+    interval: float = 600.0
+    """Seconds between two looks at it; 0 = only after changes."""
+    alias_prefix: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What should be: the whole resolved configuration."""
 
@@ -347,3 +360,4 @@ class Plan(msgspec.Struct, frozen=True):
     files: tuple[str, ...] = ()
     """Every file read, absolute, in order."""
     audit: Audit = Audit()
+    litellm: LiteLLM | None = None

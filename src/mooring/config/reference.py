@@ -70,6 +70,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[agent_pool]", "", schema.AgentPool),
     ("[teams.NAME]", "", schema.Team),
     ("[agents.NAME]", "", schema.Agent),
+    ("[litellm]", "", schema.LiteLLM),
 )
 
 

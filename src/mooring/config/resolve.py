@@ -85,11 +85,21 @@ class _Resolver:
         workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused()
+        litellm = self._litellm()
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
         allowed = plan.Allowed(self.config.catalog.allow, self.config.catalog.commands)
         audit = policies.audit(self.config.audit, self.config.mcp_servers)
-        problems = tuple(self.problems)
-        return Plan(gateway, self.variants, workspaces, catalog, allowed, problems, self.loaded.files, audit)
+        return Plan(
+            gateway,
+            self.variants,
+            workspaces,
+            catalog,
+            allowed,
+            tuple(self.problems),
+            self.loaded.files,
+            audit,
+            litellm,
+        )
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
         path: Path = ("catalog", "sources", name)
@@ -103,6 +113,16 @@ class _Resolver:
             trusted=written.trusted,
             enabled=written.enabled,
         )
+
+    def _litellm(self) -> plan.LiteLLM | None:
+        written = self.config.litellm
+        if written is None:
+            return None
+        key = written.master_key.ref
+        self._take_fingerprint(key)
+        if self.fingerprints[key] is None:
+            self._report("error", f"LiteLLM gets nothing: {self.unusable[key]}", ("litellm", "master_key"))
+        return plan.LiteLLM(written.url.rstrip("/"), key, written.via, float(written.interval), written.alias_prefix)
 
     def _workspace(self, name: str, written: Workspace) -> plan.Workspace:
         servers = list(expand(self.config, written.mcp_servers))

@@ -526,6 +526,29 @@ class Plugins(Table, frozen=True, kw_only=True):
     """Log every call of a hook."""
 
 
+class LiteLLM(Table, frozen=True, kw_only=True):
+    """A LiteLLM proxy that Mooring keeps in step with the workspaces: a server for each variant, a team and a key for
+    each workspace."""
+
+    url: str
+    """Where it is reached, by Mooring and by agents, such as `http://127.0.0.1:4000`."""
+    master_key: Secret
+    """Reference to its master key."""
+    via: Literal["mooring", "upstream"] = "mooring"
+    """`mooring`: LiteLLM calls every server through Mooring. `upstream`: remotes directly where no rule of Mooring's
+    stands between, all else through Mooring."""
+    interval: Seconds = Seconds(600)
+    """Time between two looks at what LiteLLM has; 0: only when the daemon starts or its configuration changes."""
+    alias_prefix: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_]*$")] = ""
+    """Put before the names of servers, to tell them from others in the same LiteLLM."""
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError("url needs to begin with http:// or https://")
+        if self.interval and self.interval < 1:
+            raise ValueError("interval needs to be 0, or a second at least")
+
+
 class Config(Table, frozen=True, kw_only=True):
     """The whole configuration, of all files."""
 
@@ -551,6 +574,8 @@ class Config(Table, frozen=True, kw_only=True):
     """What teams are given."""
     agents: dict[str, Agent] = {}
     """Agents."""
+    litellm: LiteLLM | None = None
+    """A LiteLLM proxy to keep in step."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
