@@ -65,6 +65,7 @@ LAYERS = {
     "export": RUN,
     "export.litellm_entries": DECIDE,
     "export.litellm_plan": DECIDE,
+    "export.litellm_rows": DECIDE,
     "export.litellm_wanted": DECIDE,
     "cli": ASSEMBLE,
     "serve": ASSEMBLE,

@@ -18,7 +18,14 @@ def test_the_page_is_up_to_date() -> None:
 
 def test_the_page_has_every_key() -> None:
     page = reference.page()
-    for struct in (schema.Gateway, *schema.SERVER_KINDS.values(), schema.Secret, schema.Workspace, schema.Agent, schema.LiteLLM):
+    for struct in (
+        schema.Gateway,
+        *schema.SERVER_KINDS.values(),
+        schema.Secret,
+        schema.Workspace,
+        schema.Agent,
+        schema.LiteLLM,
+    ):
         for name in struct.__struct_encode_fields__:
             assert f"| `{name}` |" in page
 

@@ -1,4 +1,4 @@
-"""A real LiteLLM proxy on a real PostgreSQL, for the tests of this folder; ``python tests/litellm/stack.py`` prepares it.
+"""A real LiteLLM proxy on a real PostgreSQL, for the tests of this folder; run as a program it prepares them.
 
 What LiteLLM uses as database client, Prisma, wants a query engine in native code that no package registry has. Its
 place is taken by ``engine/main.cjs``, which runs the same engine as WebAssembly. Everything else is as released.
@@ -58,7 +58,9 @@ def prepare() -> None:
 def _environment(scratch: Path) -> dict[str, str]:
     """Nothing is fetched from anywhere but npm, and nothing is told to anybody."""
     engines = ("QUERY_ENGINE_BINARY", "QUERY_ENGINE_LIBRARY", "SCHEMA_ENGINE_BINARY", "FMT_BINARY")
-    npm = {name: value for name, value in os.environ.items() if name.lower().startswith(("npm_config_", "ssl_", "node_"))}
+    npm = {
+        name: value for name, value in os.environ.items() if name.lower().startswith(("npm_config_", "ssl_", "node_"))
+    }
     return {
         **npm,
         **{f"PRISMA_{engine}": str(ENGINE) for engine in engines},
