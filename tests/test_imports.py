@@ -63,6 +63,7 @@ LAYERS = {
     "access": RUN,
     "agents": RUN,
     "export": RUN,
+    "export.base": DECIDE,
     "export.litellm_entries": DECIDE,
     "export.litellm_plan": DECIDE,
     "export.litellm_rows": DECIDE,

@@ -21,6 +21,9 @@ from mooring.nouns import (
     EntryRow,
     InstanceRow,
     KeyRow,
+    LiteLLMAccess,
+    LiteLLMReport,
+    LiteLLMStatus,
     NewKey,
     PinRow,
     RefreshReport,
@@ -254,6 +257,23 @@ class Mooring:
     async def approval_revoke(self, approval_id: str) -> ApprovalRow:
         """Take an approval back, and end what was added with it."""
         return await self._ask("approval_revoke", ApprovalRow, approval_id=approval_id)
+
+    async def litellm_sync(self, *, dry_run: bool = False) -> LiteLLMReport:
+        """Make LiteLLM agree with the configuration; with ``dry_run`` only tell what that would change. Raises
+        ConfigError without ``[litellm]``, Unavailable when LiteLLM does not do its part."""
+        return await self._ask("litellm_sync", LiteLLMReport, dry_run=dry_run)
+
+    async def litellm_status(self) -> LiteLLMStatus:
+        """How the last sync with LiteLLM went, and what LiteLLM has since; asks only Mooring."""
+        return await self._ask("litellm_status", LiteLLMStatus)
+
+    async def litellm_remove(self, *, dry_run: bool = False) -> LiteLLMReport:
+        """Take out of LiteLLM what Mooring put there, and leave it out until the next ``litellm_sync`` or start."""
+        return await self._ask("litellm_remove", LiteLLMReport, dry_run=dry_run)
+
+    async def litellm_access(self, workspace: str) -> LiteLLMAccess:
+        """LiteLLM's endpoint and the key of a workspace there. Raises ConfigError when it has none."""
+        return await self._ask("litellm_access", LiteLLMAccess, workspace=workspace)
 
     async def add_server(
         self, name: str, *, functions: Sequence[Callable[..., Any]], workspaces: Sequence[str] | None = None

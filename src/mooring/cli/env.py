@@ -1,4 +1,4 @@
-"""``mooring env``: the endpoint and a key of its own, as environment variables for a program that speaks MCP."""
+"""``mooring env``: an endpoint and a key, as environment variables for a program that speaks MCP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mooring.cli.output import json_option, no_spawn_option, print_json, say, wo
 from mooring.cli.shapes import EnvFile
 from mooring.config.files import write_atomically
 from mooring.facade import Mooring
-from mooring.nouns import NewKey
 
 KEY_NAME = "env"
 """The key's name; making it ends the previous one of that name in the workspace."""
@@ -27,27 +26,33 @@ KEY_NAME = "env"
     metavar="FILE",
     help="Write there (mode 0600), keeping what else is in it, instead of printing the key.",
 )
+@click.option("--litellm", is_flag=True, help="LiteLLM's endpoint and the workspace's key there.")
 @json_option
 @no_spawn_option
-def env(workspace: str | None, file: str | None, as_json: bool, no_spawn: bool) -> None:
+def env(workspace: str | None, file: str | None, litellm: bool, as_json: bool, no_spawn: bool) -> None:
     """Print MOORING_URL and MOORING_API_KEY for a program.
 
-    Each run makes a new key, named "env", and ends the one it made before.
+    Each run makes a new key, named "env", and ends the one it made before. With --litellm it is LITELLM_MCP_URL and
+    LITELLM_MCP_KEY, always with the key that the workspace has in LiteLLM.
     """
     target = None if file is None else _target(Path(file))
     before = _text(target) if target else ""
 
-    async def ask(mooring: Mooring) -> tuple[str, NewKey]:
-        made = await mooring.key_create(await workspace_of(mooring, workspace), name=KEY_NAME, replace=True)
-        return (await mooring.status()).public_url, made
+    async def ask(mooring: Mooring) -> tuple[dict[str, str], EnvFile]:
+        chosen = await workspace_of(mooring, workspace)
+        if litellm:
+            access = await mooring.litellm_access(chosen)
+            return {"LITELLM_MCP_URL": access.url, "LITELLM_MCP_KEY": access.key}, EnvFile(str(target), "", chosen)
+        made = await mooring.key_create(chosen, name=KEY_NAME, replace=True)
+        endpoint = (await mooring.status()).public_url
+        return {"MOORING_URL": endpoint, "MOORING_API_KEY": made.key}, EnvFile(str(target), made.id, chosen)
 
-    endpoint, made = attached(ask, spawn=not no_spawn)
-    variables = {"MOORING_URL": endpoint, "MOORING_API_KEY": made.key}
+    variables, written = attached(ask, spawn=not no_spawn)
     if target:
         write_atomically(target, merged(before, variables).encode("utf-8", "surrogateescape"), mode=0o600)
         if as_json:
-            print_json(EnvFile(str(target), made.id, made.workspace))
-        say(f"Wrote the key {made.id} for workspace {made.workspace} to {target}.")
+            print_json(written)
+        say(f"Wrote the key {written.id or 'of LiteLLM'} for workspace {written.workspace} to {target}.")
     elif as_json:
         print_json(variables)
     else:

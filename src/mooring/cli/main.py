@@ -42,6 +42,7 @@ VERBS = {
     "export": "export",
     "env": "env",
     "plugins": "plugins",
+    "litellm": "litellm",
 }
 """Verb to module in ``mooring.cli``; there it is a click command of that name ("_" added if reserved)."""
 

@@ -132,6 +132,7 @@ class EnvFile(msgspec.Struct, frozen=True):
 
     file: str
     id: str
+    """Of the key that was made; "" with ``--litellm``, which makes none."""
     workspace: str
 
 

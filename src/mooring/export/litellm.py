@@ -18,6 +18,7 @@ import msgspec
 from mooring.config import plan as plans
 from mooring.config.plan import Plan
 from mooring.errors import ConfigError, MooringError, Unavailable
+from mooring.export.base import Offer
 from mooring.export.litellm_entries import Key, Names, Observed, Server, Team
 from mooring.export.litellm_plan import Change, changes, clashing
 from mooring.export.litellm_vault import Vault
@@ -68,19 +69,20 @@ class LiteLLM:
         self._removed: plans.LiteLLM | None = None
         """The settings under which everything was taken out by hand: nothing is put back on a schedule."""
 
-    async def export(self, plan: Plan, base: str) -> float | None:
+    async def export(self, offer: Offer) -> float | None:
         """A sync nobody waits for. Returns the seconds until the next one, None when only a change calls for it. Raises
         MooringError."""
-        if plan.litellm is None or plan.litellm == self._removed:
+        settings = offer.plan.litellm
+        if settings is None or settings == self._removed:
             return None
-        await self.sync(plan, base)
-        return plan.litellm.interval or None
+        await self.sync(offer)
+        return settings.interval or None
 
-    async def sync(self, plan: Plan, base: str, *, dry_run: bool = False) -> LiteLLMReport:
-        """Make LiteLLM agree with ``plan``, or tell what that would change. ``base``: URL of Mooring as LiteLLM reaches
-        it, without path. Raises MooringError; what was done until then is done."""
-        settings = _settings(plan)
-        found, skipped = registrations(plan, base)
+    async def sync(self, offer: Offer, *, dry_run: bool = False) -> LiteLLMReport:
+        """Make LiteLLM agree with ``offer``, or tell what that would change. Raises MooringError; what was done until
+        then is done."""
+        settings = _settings(offer.plan)
+        found, skipped = registrations(offer.plan, offer.url)
         async with self._working:
             try:
                 aim = _Aim(Names(await self._vault.installation()), found, skipped)
@@ -92,18 +94,18 @@ class LiteLLM:
                 self._error, self._settled, self._removed = "", True, None
         return report
 
-    async def remove(self, plan: Plan, *, dry_run: bool = False) -> LiteLLMReport:
+    async def remove(self, offer: Offer, *, dry_run: bool = False) -> LiteLLMReport:
         """Take out of LiteLLM whatever this installation put there, and end the keys. Raises MooringError."""
-        settings = _settings(plan)
+        settings = _settings(offer.plan)
         async with self._working:
             report = await self._reach(settings, _Aim(Names(await self._vault.installation()), (), ()), dry_run)
             if not dry_run:
                 self._error, self._settled, self._removed = "", True, settings
         return report
 
-    async def status(self, plan: Plan, base: str) -> LiteLLMStatus:
+    async def status(self, offer: Offer) -> LiteLLMStatus:
         """How things stood when it last looked; asks nobody. Raises ConfigError without ``[litellm]``."""
-        settings = _settings(plan)
+        settings = _settings(offer.plan)
         known = await self._known()
         return LiteLLMStatus(
             url=settings.url,
@@ -113,12 +115,12 @@ class LiteLLM:
             synced_at=known.synced_at,
             servers=known.servers,
             workspaces=known.workspaces,
-            skipped=registrations(plan, base)[1],
+            skipped=registrations(offer.plan, offer.url)[1],
         )
 
-    async def access(self, plan: Plan, workspace: str) -> LiteLLMAccess:
+    async def access(self, offer: Offer, workspace: str) -> LiteLLMAccess:
         """How an agent of ``workspace`` reaches LiteLLM. Raises ConfigError when LiteLLM has nothing for it."""
-        settings = _settings(plan)
+        settings = _settings(offer.plan)
         known = await self._known()
         key = (await self._vault.keys([workspace])).get(workspace)
         if key is None or workspace not in known.workspaces:

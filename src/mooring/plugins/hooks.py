@@ -1,7 +1,7 @@
 """The hooks a plugin may implement: their names, their arguments, one sentence each. Pure.
 
-Mooring's own launchers, sinks and sources come through the same hooks. Hooks are called once by ``plugins.manager``, at
-boot if not said otherwise, never in a call. In a plugin::
+Mooring's own launchers, sinks, sources and exporters come through the same hooks. Hooks are called once by
+``plugins.manager``, at boot if not said otherwise, never in a call. In a plugin::
 
     from mooring.plugins.hooks import hookimpl
 
@@ -21,6 +21,7 @@ from mooring.observe.events import Sink
 
 if TYPE_CHECKING:
     from mooring.catalog.source import SourceKind
+    from mooring.export.base import Exporter
     from mooring.launch.base import Launcher
     from mooring.plugins.spec import McpServerSpec
     from mooring.wire.jsonrpc import Answer
@@ -89,3 +90,8 @@ def mooring_event_sinks(context: Context) -> Sequence[Sink]:  # pyright: ignore[
 def mooring_catalog_sources(context: Context) -> Sequence[SourceKind]:  # pyright: ignore[reportReturnType]
     """Kinds of sources of the catalog; the first plugin that brings a kind reads it; called when somebody first looks
     for something, not at boot."""
+
+
+@hookspec
+def mooring_exporters(context: Context) -> Sequence[Exporter]:  # pyright: ignore[reportReturnType]
+    """What tells other programs about Mooring; called once the daemon is ready."""

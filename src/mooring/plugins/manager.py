@@ -23,6 +23,7 @@ from mooring.plugins.hooks import Guard, Resolver
 
 if TYPE_CHECKING:
     from mooring.catalog.source import SourceKind
+    from mooring.export.base import Exporter
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +113,21 @@ def source_kinds(
     return found, tuple(problems)
 
 
+def exporters(
+    plugins: Mapping[str, object], context: hooks.Context
+) -> tuple[tuple[Exporter, ...], tuple[Problem, ...]]:
+    """The exporters that ``plugins`` bring, and what failed or clashed."""
+    problems: list[Problem] = []
+    manager = _register(plugins, problems)
+    found: dict[str, Exporter] = {}
+    for plugin, exporter in _answers(manager.hook.mooring_exporters, context, _is_exporter, problems):
+        if exporter.name in found:
+            problems.append(_problem(plugin, f'there is an exporter "{exporter.name}" already'))
+        else:
+            found[exporter.name] = exporter
+    return tuple(found.values()), tuple(problems)
+
+
 def _register(plugins: Mapping[str, object], problems: list[Problem]) -> pluggy.PluginManager:
     """A manager that knows the hooks and those plugins whose hooks fit them."""
     manager = pluggy.PluginManager(hooks.PROJECT)
@@ -154,6 +170,10 @@ def _answers(
 
 def _is_source_kind(thing: Any) -> bool:
     return isinstance(getattr(thing, "kind", None), str) and callable(getattr(thing, "read", None))
+
+
+def _is_exporter(thing: Any) -> bool:
+    return isinstance(getattr(thing, "name", None), str) and callable(getattr(thing, "export", None))
 
 
 def _is_launcher(thing: Any) -> bool:

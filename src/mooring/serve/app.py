@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,6 +58,8 @@ from mooring.wire.connection import Connection
 
 if TYPE_CHECKING:
     from mooring.config.secrets import Secrets
+    from mooring.export.base import Offer
+    from mooring.export.litellm import LiteLLM
     from mooring.serve.registry import Registry
 
 LIST_SHARE = 0.8
@@ -71,6 +74,7 @@ class App:
     ) -> None:
         """Raises ConfigError when the configuration is not valid."""
         self.configuration = configuration
+
         self.home = configuration.home
         self.store = store
         self.secrets = secrets
@@ -88,7 +92,7 @@ class App:
         self.logs = Logs(redact)
         self._redact = redact
         containers = Containers(keeper, self.home, lambda: self._gateway.engine, self._report)
-        self.builtin = Builtin(keeper, self._report, containers)
+        self.builtin = Builtin(keeper, self._report, containers, lambda: self.litellm)
         self.remembered = Remembered(store, configuration.file, lambda: configuration.plugins.mark)
         configuration.plugins.own["mooring"] = self.builtin
         self._resolved = self.remembered.recall() or configuration.resolved()
@@ -169,6 +173,23 @@ class App:
             self._guards,
         )
         self._apply(plan)
+
+    @cached_property
+    def litellm(self) -> LiteLLM:
+        """What keeps LiteLLM in step. Raises ConfigError in the library, which has no endpoint that LiteLLM could
+        call."""
+        from mooring.export.litellm import LiteLLM
+        from mooring.export.litellm_vault import Vault
+
+        if self.home is None:
+            raise ConfigError("Only the daemon keeps LiteLLM in step; start it with: mooring up")
+        return LiteLLM(self.store, Vault(self.secrets, self.keys))
+
+    def offer(self) -> Offer:
+        """What exporters tell others."""
+        from mooring.export.base import Offer
+
+        return Offer(self.plan, self.public_url.removesuffix("/mcp"))
 
     def look(self) -> None:
         """From now on servers that nobody has listed yet are looked at. Called once the fronts listen: a daemon that

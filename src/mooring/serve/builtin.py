@@ -1,8 +1,8 @@
-"""Mooring's own launchers and catalog sources, registered through the same hooks as anybody else's."""
+"""Mooring's own launchers, catalog sources and exporters, registered through the same hooks as anybody else's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mooring.launch.base import Launcher, Report
@@ -15,15 +15,24 @@ from mooring.serve.containers import Containers
 
 if TYPE_CHECKING:
     from mooring.catalog.source import SourceKind
+    from mooring.export.base import Exporter, Offer
+    from mooring.export.litellm import LiteLLM
 
 
 class Builtin:
     """The plugin "mooring"."""
 
-    def __init__(self, keeper: Keeper, report: Report, containers: Containers) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        report: Report,
+        containers: Containers,
+        litellm: Callable[[], LiteLLM] | None = None,
+    ) -> None:
         self.functions = FunctionsLauncher()
         self.containers = containers
         self._process = ProcessLauncher(keeper, report)
+        self._exporters = [LiteLLMExporter(litellm)] if litellm else []
 
     @hookimpl
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
@@ -39,3 +48,21 @@ class Builtin:
         from mooring.catalog.sources.starter import Starter
 
         return [Starter(), Registry(), DockerCatalog(), Files()]
+
+    @hookimpl
+    def mooring_exporters(self, context: Context) -> Sequence[Exporter]:
+        """LiteLLM, in the daemon."""
+        return self._exporters
+
+
+class LiteLLMExporter:
+    """Loads what syncs with LiteLLM when a configuration asks for it."""
+
+    name = "litellm"
+
+    def __init__(self, litellm: Callable[[], LiteLLM]) -> None:
+        self._litellm = litellm
+
+    async def export(self, offer: Offer) -> float | None:
+        """See ``export.litellm.LiteLLM.export``."""
+        return None if offer.plan.litellm is None else await self._litellm().export(offer)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
+import logging
 import os
 import signal
 import stat
@@ -33,6 +34,8 @@ from mooring.serve.front import fronts
 from mooring.serve.verbs import Verbs
 from mooring.store.sqlite import SqliteStore
 from mooring.tasks import Tasks
+
+_log = logging.getLogger("mooring")
 
 
 @contextmanager
@@ -89,12 +92,26 @@ async def run(config: str | None, started: Started | None = None) -> int:
             tasks.create_task(_tell_tools(app))
             tasks.create_task(app.remember())
             tasks.create_task(expiring(app.keys))
+            tasks.create_task(_export(app, tasks))
             gc.freeze()  # modules and plan are never garbage; each full collection would walk them
             gc.enable()  # ``cli.up`` turned it off
             async with reload.watching(lambda: app.plan.files, app.reload):
                 await app.stopping.wait()
             await app.relay.stop()  # while the fronts are open: whoever waits gets an answer
     return 0
+
+
+async def _export(app: App, tasks: Tasks) -> None:
+    """Tell other programs what there is, from now on and after every change."""
+    from mooring.plugins.manager import exporters
+    from mooring.serve.exports import Exports  # nobody waits for it
+
+    found, problems = exporters(app.plugins, app.context)
+    for problem in problems:
+        _log.error("%s", problem.message)
+    exports = Exports(found, app.offer, app.events)
+    app.on_applied.append(exports.applied)
+    exports.start(tasks)
 
 
 async def _tell_tools(app: App) -> None:

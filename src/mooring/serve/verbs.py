@@ -22,6 +22,9 @@ from mooring.nouns import (
     EntryRow,
     InstanceRow,
     KeyRow,
+    LiteLLMAccess,
+    LiteLLMReport,
+    LiteLLMStatus,
     NewKey,
     PinRow,
     ReloadReport,
@@ -63,6 +66,10 @@ class Verbs:
             "key_list": self.key_list,
             "key_rotate": self.key_rotate,
             "key_revoke": self.key_revoke,
+            "litellm_sync": self.litellm_sync,
+            "litellm_status": self.litellm_status,
+            "litellm_remove": self.litellm_remove,
+            "litellm_access": self.litellm_access,
             "find": self.find,
             "catalog_refresh": self.catalog_refresh,
             "catalog_status": self.catalog_status,
@@ -206,6 +213,19 @@ class Verbs:
     async def key_revoke(self, key_id: str) -> dict[str, Any]:
         await self._app.keys.revoke(key_id)
         return {}
+
+    async def litellm_sync(self, dry_run: bool = False) -> LiteLLMReport:
+        return await self._app.litellm.sync(self._app.offer(), dry_run=dry_run)
+
+    async def litellm_status(self) -> LiteLLMStatus:
+        return await self._app.litellm.status(self._app.offer())
+
+    async def litellm_remove(self, dry_run: bool = False) -> LiteLLMReport:
+        return await self._app.litellm.remove(self._app.offer(), dry_run=dry_run)
+
+    async def litellm_access(self, workspace: str) -> LiteLLMAccess:
+        self._there(workspace)
+        return await self._app.litellm.access(self._app.offer(), workspace)
 
     async def find(self, **asked: Any) -> list[EntryRow]:
         from mooring.catalog.search import Question

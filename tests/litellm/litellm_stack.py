@@ -212,7 +212,7 @@ class Proxy:
 @contextmanager
 def running(folder: Path) -> Generator[tuple[Database, Proxy]]:
     """Both, as long as the block lasts."""
-    (folder / "postgres").mkdir(parents=True)
+    (folder / "postgres").mkdir()
     with Database(folder / "postgres") as database:
         proxy = Proxy(folder, database.create("litellm"))
         proxy.start()
