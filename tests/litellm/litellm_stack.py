@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -220,6 +221,21 @@ def running(folder: Path) -> Generator[tuple[Database, Proxy]]:
             yield database, proxy
         finally:
             proxy.stop()
+
+
+def missing_columns(database: Database) -> set[tuple[str, str]]:
+    """What LiteLLM's schema has and its migrations did not make: (table, column)."""
+    schema = next(VENV.glob("lib/*/site-packages/litellm/proxy/schema.prisma")).read_text()
+    models = dict(re.findall(r"^model\s+(\w+)\s*\{(.*?)^\}", schema, re.M | re.S))
+    wanted: set[tuple[str, str]] = set()
+    for table, body in models.items():
+        for column, kind, rest in re.findall(r"^\s+(\w+)\s+(\w+)(.*)$", body, re.M):
+            if kind not in models:  # else it is a relation
+                renamed = re.search(r'@map\("(\w+)"\)', rest)
+                wanted.add((table, renamed[1] if renamed else column))
+    query = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
+    rows = (line.split("|") for line in database.sql("litellm", query).splitlines())
+    return wanted - {(table, column) for table, column in rows}
 
 
 def free_port() -> int:
