@@ -36,9 +36,8 @@ class LiteLLMClient:
     """An async context manager. Its methods raise Unavailable (``details["code"]`` is the HTTP status, if there was
     one), and ConfigError when the master key is refused."""
 
-    def __init__(self, url: str, master_key: str, pauses: tuple[float, ...] = PAUSES) -> None:
+    def __init__(self, url: str, master_key: str) -> None:
         self.url = url
-        self._pauses = pauses
         self._client = httpx2.AsyncClient(
             base_url=url,
             headers={"Authorization": f"Bearer {master_key}", "User-Agent": f"mooring/{__version__}"},
@@ -155,7 +154,7 @@ class LiteLLMClient:
         """The body of the answer; None for 404 where the thing may be ``gone``."""
         code: int | None = None
         why = ""
-        for pause in (*self._pauses, None):
+        for pause in (*PAUSES, None):
             try:
                 response = await self._client.request(method, path, json=body, params=params)
             except (httpx2.HTTPError, httpx2.InvalidURL) as error:
