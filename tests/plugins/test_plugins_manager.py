@@ -18,7 +18,7 @@ from mooring.nouns import InstanceKey
 from mooring.observe.events import Event, Events
 from mooring.plugins import hooks
 from mooring.plugins.hooks import Context, hookimpl
-from mooring.plugins.manager import collect, source_kinds
+from mooring.plugins.manager import collect, exporters, source_kinds
 
 CONTEXT = Context(Path("/state"))
 
@@ -177,7 +177,7 @@ def test_a_sink_that_raises_is_reported_once_and_switched_off(caplog: pytest.Log
 
 def test_every_hook_has_one_sentence() -> None:
     specs = [spec for name, spec in vars(hooks).items() if name.startswith("mooring_")]
-    assert len(specs) == 6
+    assert len(specs) == 7
     for spec in specs:
         assert spec.__doc__
         assert spec.__doc__.count(".") == 1
@@ -217,4 +217,40 @@ def test_plugins_bring_kinds_of_catalog_sources() -> None:
     }
     kinds, problems = source_kinds(plugins, CONTEXT)
     assert kinds == {"registry": one, "mine": two}
+    assert [problem.path for problem in problems] == ["plugins.broken", "plugins.other", "plugins.other"]
+
+
+class FakeExporter:
+    """An exporter that never runs."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def export(self, offer: Any) -> float | None:
+        raise NotImplementedError
+
+
+class ExportPlugin:
+    """Brings these exporters, or raises."""
+
+    def __init__(self, *exporters: Any) -> None:
+        self.exporters = exporters
+
+    @hookimpl
+    def mooring_exporters(self, context: Context) -> Any:
+        if isinstance(self.exporters[0], Exception):
+            raise self.exporters[0]
+        return self.exporters
+
+
+def test_exporters_of_all_plugins_are_collected_once_a_name() -> None:
+    """R28"""
+    one, two = FakeExporter("one"), FakeExporter("two")
+    plugins = {
+        "first": ExportPlugin(one),
+        "broken": ExportPlugin(ValueError("no")),
+        "other": ExportPlugin(two, FakeExporter("one"), "nothing"),
+    }
+    found, problems = exporters(plugins, CONTEXT)
+    assert found == (one, two)
     assert [problem.path for problem in problems] == ["plugins.broken", "plugins.other", "plugins.other"]
