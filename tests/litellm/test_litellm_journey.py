@@ -19,8 +19,9 @@ from mcp.shared.exceptions import MCPError
 
 from mooring.errors import Unavailable
 from mooring.export.litellm_client import LiteLLMClient
-from mooring.testing.daemon import Daemon, daemon, server
+from mooring.testing.daemon import Daemon, daemon, launched, server, write_config
 from mooring.testing.waiting import wait_for
+from raw_http_server import RawServer
 
 pytestmark = [pytest.mark.litellm, pytest.mark.timeout(300)]
 Both = tuple[Database, Proxy]
@@ -142,6 +143,31 @@ async def test_a_changed_configuration_reaches_litellm_by_itself(
         assert await api.servers() == {}
         with pytest.raises((MCPError, httpx2.HTTPError, ExceptionGroup)):
             await tools(api, key)
+
+
+async def test_a_remote_gets_its_credential_whoever_calls_it(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R21: LiteLLM itself, or Mooring for it."""
+    monkeypatch.setenv("LITELLM_MASTER_KEY", api.master_key)
+    monkeypatch.setenv("REMOTE_TOKEN", "token of the remote")
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    home = tmp_path / "home"
+    home.mkdir()
+    async with RawServer("legacy") as remote:
+        servers = {"remote": {"url": remote.url, "auth": {"env": "REMOTE_TOKEN"}}}
+        write_config(home / "mooring.toml", servers, **settings(api, via="upstream"))
+        async with launched(home) as running:
+            for via in ("upstream", "mooring"):
+                write_config(home / "mooring.toml", servers, **settings(api, via=via))
+                await running.mooring.reload()
+                await running.mooring.litellm_sync()
+                key = (await running.mooring.litellm_access("w")).key
+                async with agent(api, key) as client:
+                    assert not (await client.call_tool("remote-echo", {"text": via})).is_error
+                headers = remote.last("tools/call").headers
+                assert headers["authorization"] == "Bearer token of the remote"
+                assert headers["user-agent"].startswith("mooring/") == (via == "mooring")
 
 
 async def test_an_emptied_database_is_filled_by_one_sync_and_agents_keep_their_keys(

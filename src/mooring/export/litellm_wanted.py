@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import msgspec
 
 from mooring.config.plan import AUTHORIZATION, Mount, Plan, Remote, SecretRef, ToolRules, Variant, Workspace, references
 from mooring.export.litellm_entries import Grant, Names, Server, Team
 from mooring.nouns import LiteLLMSkipped
+
+_NO_RULES = ("name", "workspace", "prefix", "mounts", "anonymous", "keys")
+"""Members of mounts and workspaces, at any depth, that two with the same rules may differ in."""
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -134,12 +138,19 @@ def _unlike(plan: Plan, variant: Variant, first: Mount, mount: Mount) -> str:
     return ""
 
 
-def _rules(mount: Mount, workspace: Workspace) -> tuple[Mount, Workspace]:
-    """All that decides how a call is treated, without what only names it."""
-    return (
-        msgspec.structs.replace(mount, workspace="", prefix=""),
-        msgspec.structs.replace(workspace, name="", mounts=(), anonymous=False),
-    )
+def _rules(mount: Mount, workspace: Workspace) -> Any:
+    """All that decides how a call is treated, comparable: without what only names it, and without what holds for other
+    keys than LiteLLM's."""
+    return _ruling(msgspec.to_builtins((mount, workspace)))
+
+
+def _ruling(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: _ruling(member) for name, member in members.items() if name not in _NO_RULES}
+    if isinstance(value, list | tuple):
+        return [_ruling(member) for member in cast("list[Any]", value)]
+    return value
 
 
 def _registration(plan: Plan, variant: Variant, fit: list[Mount], base: str) -> Registration:
