@@ -20,7 +20,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would 
 
 @click.group()
 def litellm() -> None:
-    """Keep a LiteLLM proxy in step: servers, a team and a key for each workspace.
+    """Keep a LiteLLM proxy in step with the workspaces.
 
     The daemon does so by itself when [litellm] is in the configuration: when it starts, when the configuration changes,
     and every litellm.interval.
