@@ -11,8 +11,10 @@ from mooring.config.plan import (
     LiteLLM,
     Mount,
     Plan,
+    Policy,
     Process,
     Remote,
+    Rule,
     SecretRef,
     ToolRules,
     Variant,
@@ -98,6 +100,21 @@ def test_a_workspace_with_other_rules_does_not_share_the_entry() -> None:
     found, skipped = told(given)
     assert [each.workspaces for each in found] == [("a", "c")]
     assert 'its rules are not those of "a"' in skipped["b", "x"]
+
+
+def test_equal_policies_share_an_entry_and_others_do_not() -> None:
+    """R19: what a policy is called, and what holds for single keys, makes no difference."""
+    read_only = (Rule(tool="write_*"),)
+    mounts = {name: [mount(name, "x")] for name in "abc"}
+    given = plan([variant("x")], **mounts)
+    policies = {"a": Policy("a's", deny=read_only), "b": Policy("b's", deny=read_only), "c": Policy("c's")}
+    rooms = {
+        name: msgspec.structs.replace(room, policy=policies[name], keys={"ci": Policy(name, concurrency=1)})
+        for name, room in given.workspaces.items()
+    }
+    found, skipped = told(msgspec.structs.replace(given, workspaces=rooms))
+    assert [each.workspaces for each in found] == [("a", "b")]
+    assert list(skipped) == [("c", "x")]
 
 
 def test_what_cannot_be_started_is_not_offered() -> None:
