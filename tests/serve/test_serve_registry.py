@@ -8,16 +8,16 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from registry_kit import LIMIT, furnish, kind, registry, text, tools
 
 from mooring.testing import StdioClient, echo, wait_for
 from mooring.testing.daemon import Daemon, launched
-from mooring.testing.processes import descendants
 from mooring.testing.speech import Era
 from raw_http_server import Exchange, RawServer
 
@@ -161,12 +161,9 @@ async def test_an_add_that_is_cancelled_ends_what_it_began(tmp_path: Path) -> No
     async with up(tmp_path / "home") as running, registry(running) as client:
         _, adding = client.begin("tools/call", call("registry_launch_stdio", command="sleep", args=["600"], prefix="z"))
 
-        def sleeping() -> bool:
-            return any("600" in command(pid) for pid in descendants(running.process.pid))
-
-        await wait_for(sleeping, LIMIT)
+        await wait_for(lambda: servers(running, "600"), LIMIT)
         client.notify("notifications/cancelled", {"requestId": 1 + 1})
-        await wait_for(lambda: not sleeping(), LIMIT)
+        await wait_for(lambda: not servers(running, "600"), LIMIT)
         assert not await running.mooring.active()
         adding.cancel()
 
@@ -175,12 +172,14 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"name": name, "arguments": arguments}
 
 
-def command(pid: int) -> str:
-    """Its command line; "" of one that ended meanwhile."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
+def servers(running: Daemon, word: str) -> list[psutil.Process]:
+    """Processes below the daemon that have ``word`` among their arguments."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process(running.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if word in process.cmdline():
+                found.append(process)
+    return found
 
 
 async def test_settings_that_are_missing_are_asked_for(running: Daemon, far: RawServer) -> None:
@@ -286,12 +285,12 @@ async def test_a_killed_daemon_leaves_no_half_mount(home: Path, tmp_path: Path, 
     async with up(home) as running, registry(running) as client:
         if moment == "add":
             client.begin("tools/call", call("registry_launch_stdio", **start))
-            await wait_for(lambda: any(argv[-1] in process.cmdline() for process in descendants(running)), LIMIT)
+            await wait_for(lambda: servers(running, argv[-1]), LIMIT)
         else:
             assert not kind(await client.call("registry_launch_stdio", start))
             client.begin("tools/call", call("registry_remove", entry_id="it"))
             await wait_for(lambda: nothing_active(running), LIMIT)
-        there = [process for process in descendants(running) if argv[-1] in process.cmdline()]
+        there = servers(running, argv[-1])
         assert there
         running.process.send_signal(signal.SIGKILL)
         await running.ended()
@@ -396,3 +395,24 @@ async def test_the_rest_of_the_tools_answer(running: Daemon) -> None:
         refreshed = await client.call("registry_refresh", {"source": "ours"})
         assert [row["name"] for row in refreshed["structuredContent"]["sources"]] == ["ours"]
         assert kind(await client.call("registry_refresh", {"source": "nobody"})) == "config"
+
+
+async def test_the_rules_of_a_workspace_hold_for_what_is_executed(tmp_path: Path, far: RawServer) -> None:
+    """R23 R34: a tool that is denied is denied by any way, and one that a person has to agree to asks by any way."""
+    deny, confirm = '[{ server = "ours.far", tool = "echo" }]', '[{ tool = "odd" }]'
+    rules = f"[workspaces.default]\nregistry = true\npolicy = {{ deny = {deny}, confirm = {confirm} }}\n"
+
+    async def odd(it: Exchange, arguments: Any) -> Any:
+        return {"content": [{"type": "text", "text": "done"}]}
+
+    far.tools["odd"] = odd
+    async with up(furnish(tmp_path / "home", far.url, more=rules)) as running:
+        await running.mooring.add("default", "ours/far")
+        async with registry(running, capabilities={"elicitation": {"form": {}}}) as client:
+            assert kind(await client.call("registry_exec", {"tool_name": "far_echo"})) == "refused"
+            client.answers["elicitation/create"] = {"action": "decline"}
+            assert (await client.call("registry_exec", {"tool_name": "far_odd"}))["isError"]
+            assert [message["method"] for message in client.asked] == ["elicitation/create"]
+            client.answers["elicitation/create"] = {"action": "accept", "content": {}}
+            assert text(await client.call("registry_exec", {"tool_name": "far_odd"})) == "done"
+        assert far.methods().count("tools/call") == 1

@@ -33,10 +33,12 @@ def audit(written: Audit, servers: Iterable[str]) -> plan.Audit:
 
 
 def rules(written: Iterable[Rule], servers: Iterable[str], path: Path) -> tuple[plan.Rule, ...]:
-    """Rules; one about a server that does not exist would guard nothing. Raises Fault."""
+    """Rules; one about a server that does not exist would guard nothing. Those that are added at run time have a dot in
+    their names. Raises Fault."""
     made: list[plan.Rule] = []
     for position, rule in enumerate(written):
-        if rule.server != "*" and not any(fnmatchcase(server, rule.server) for server in servers):
+        later = rule.server in ("*", "registry") or "." in rule.server
+        if not later and not any(fnmatchcase(server, rule.server) for server in servers):
             hint = names.did_you_mean(rule.server, tuple(servers))
             raise Fault(f'no server is called "{rule.server}"{hint}', (*path, position, "server"))
         made.append(plan.Rule(rule.server, rule.tool, rule.read_only, rule.destructive))
