@@ -65,11 +65,23 @@ class Kept:
             yield running
 
 
-async def called(daemon: Daemon, tool: str, workspace: str = "w", **arguments: Any) -> Any:
-    """The structured content of a call."""
+async def answer(daemon: Daemon, tool: str, workspace: str = "w", **arguments: Any) -> dict[str, Any]:
+    """The result of a call. While a server is looked at for the first time, a call waits three seconds for its tools;
+    a machine under load needs longer, so it is asked again."""
     async with await daemon.client(workspace, timeout=LIMIT) as client:
         await client.open()
-        return (await client.call(tool, arguments)).get("structuredContent")
+
+        async def known() -> dict[str, Any] | None:
+            result = await client.call(tool, arguments)
+            kind = result.get("_meta", {}).get("mooring/error", {}).get("kind")
+            return None if kind == "unavailable" else result
+
+        return await wait_for(known, LIMIT, 0.1)
+
+
+async def called(daemon: Daemon, tool: str, workspace: str = "w", **arguments: Any) -> Any:
+    """The structured content of a call; None when it has none."""
+    return (await answer(daemon, tool, workspace, **arguments)).get("structuredContent")
 
 
 async def shown(daemon: Daemon) -> set[str]:

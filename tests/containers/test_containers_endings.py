@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from container_kit import LIMIT, Kept, Table, agree, called
+from container_kit import LIMIT, Kept, Table, agree, answer, called
 
 from mooring.testing import containers, wait_for
 from mooring.testing.processes import alive
@@ -105,11 +105,9 @@ async def test_a_server_that_crashes_is_seen_at_once(kept: Kept, tmp_path: Path,
     home = tmp_path / "home"
     async with kept.daemon(home, {"one": echo("--crash-at-start")}) as daemon:
         began = asyncio.get_running_loop().time()
-        async with await daemon.client("w", timeout=LIMIT) as client:
-            await client.open()
-            answer = await client.call("one_echo", {})
-        assert answer["isError"]
-        assert "cannot start" in str(answer)
+        result = await answer(daemon, "one_echo")
+        assert result["isError"]
+        assert "cannot start" in str(result)
         assert asyncio.get_running_loop().time() - began < LIMIT / 2
         await nothing_left(kept, home)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from container_kit import LIMIT, Kept, Table, called
+from container_kit import LIMIT, Kept, Table, answer, called
 
 from mooring.testing import containers, wait_for
 from mooring.testing.daemon import Daemon
@@ -149,11 +149,9 @@ async def test_a_server_that_needs_to_write_is_told_which_setting_helps(
     table["image"] = "localhost/mooring-testing-root:1"
     containers.image(kept.engine, table["image"], 0)
     async with kept.daemon(tmp_path / "home", {"one": table}) as daemon:
-        async with await daemon.client("w", timeout=LIMIT) as client:
-            await client.open()
-            answer = await client.call("one_look", {})
-        assert answer["isError"]
-        assert "read_only = false" in str(answer)
+        result = await answer(daemon, "one_look")
+        assert result["isError"]
+        assert "read_only = false" in str(result)
 
 
 async def test_it_sees_itself_only(kept: Kept, tmp_path: Path, probe: Table) -> None:
@@ -205,9 +203,7 @@ async def test_volumes_are_only_those_that_were_granted(kept: Kept, tmp_path: Pa
             await look(daemon, "one", "open('/out/answer', 'w').write('42'); found = 1")
             assert (out / "answer").read_text() == "42"
             assert await look(daemon, "one", "import os; found = os.path.ismount('/named')")
-            async with await daemon.client("w", timeout=LIMIT) as client:
-                await client.open()
-                answer = await client.call("gone_echo", {})
-            assert f"{tmp_path}/nothing does not exist" in str(answer)
+            result = await answer(daemon, "gone_echo")
+            assert f"{tmp_path}/nothing does not exist" in str(result)
     finally:
         containers.command(kept.engine, "volume", "rm", "--force", named)

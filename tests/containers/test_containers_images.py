@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from container_kit import LIMIT, Kept, Table, called
+from container_kit import LIMIT, Kept, Table, answer, called
 from registry import Registry, registry
 
 from mooring.testing import containers, wait_for
-from mooring.testing.daemon import Daemon
 
 
 @pytest.fixture
@@ -23,13 +21,6 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry
         settings.write_text(f'[[registry]]\nlocation = "{found.address}"\ninsecure = true\n')
         monkeypatch.setenv("CONTAINERS_REGISTRIES_CONF", str(settings))
         yield found
-
-
-async def answer(daemon: Daemon, tool: str) -> dict[str, Any]:
-    """The whole result of a call."""
-    async with await daemon.client("w", timeout=LIMIT) as client:
-        await client.open()
-        return await client.call(tool, {"code": "found = 1"})
 
 
 def forget(engine: str, *images: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from container_kit import LIMIT, Kept, Table, agree, asleep, called
+from container_kit import LIMIT, Kept, Table, agree, answer, asleep, called
 
 from mooring.testing.daemon import daemon as plain_daemon
 from mooring.testing.daemon import server
@@ -98,10 +98,8 @@ async def test_a_broken_engine_stops_no_other_server(tmp_path: Path, monkeypatch
     home.mkdir()
     async with plain_daemon(home, {"box": {"image": "localhost/nothing"}, "echo": server()}) as running:
         assert await called(running, "echo_echo", n=1) == {"n": 1}
-        async with await running.client("w", timeout=LIMIT) as client:
-            await client.open()
-            answer = await client.call("box_echo", {})
-        assert answer["isError"]
+        result = await answer(running, "box_echo")
+        assert result["isError"]
         (row,) = await running.rows("box")
         assert "podman is not installed; docker is not installed" in row.last_error + row.reason
         assert "https://podman.io" in row.last_error + row.reason

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from container_kit import LIMIT, Kept, Table, agree, called
+from container_kit import LIMIT, Kept, Table, agree, answer, called
 
 from mooring.testing import containers, wait_for
 
@@ -82,14 +82,12 @@ async def test_what_docker_cannot_take_as_a_variable_is_refused(
     monkeypatch.setenv("A_TOKEN", FILE)
     table = probe(network="none", secrets={"TOKEN": {"env": "A_TOKEN"}})
     async with kept.daemon(tmp_path / "home", {"one": table}) as daemon:
-        async with await daemon.client("w", timeout=LIMIT) as client:
-            await client.open()
-            answer = await client.call("one_look", {"code": ENVIRON})
+        result = await answer(daemon, "one_look", code=ENVIRON)
         if kept.engine == "podman":
-            assert answer["structuredContent"]["found"]["TOKEN"] == FILE
+            assert result["structuredContent"]["found"]["TOKEN"] == FILE
         else:
-            assert 'as = "file"' in str(answer)
-            assert "s3cr3t" not in str(answer)
+            assert 'as = "file"' in str(result)
+            assert "s3cr3t" not in str(result)
 
 
 async def test_credentials_go_over_stdin_into_a_container(
