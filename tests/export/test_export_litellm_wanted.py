@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from mooring.config.plan import (
+    Functions,
     Gateway,
     LiteLLM,
     Mount,
@@ -115,6 +116,16 @@ def test_equal_policies_share_an_entry_and_others_do_not() -> None:
     found, skipped = told(msgspec.structs.replace(given, workspaces=rooms))
     assert [each.workspaces for each in found] == [("a", "b")]
     assert list(skipped) == [("c", "x")]
+
+
+def test_the_registry_is_nobodys_in_litellm() -> None:
+    """R19: it would act on the workspace of the key and not on the caller's."""
+    registry = variant("mooring.registry", Functions("mooring.registry"))
+    added = variant("io.github.x-time-3f2a10")
+    given = plan([registry, added], a=[mount("a", registry.id), mount("a", added.id)])
+    found, skipped = told(given)
+    assert [each.name for each in found] == ["io_github_x_time_3f2a10"]
+    assert skipped == {}
 
 
 def test_what_cannot_be_started_is_not_offered() -> None:

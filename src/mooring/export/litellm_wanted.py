@@ -13,11 +13,22 @@ from typing import Any, cast
 
 import msgspec
 
-from mooring.config.plan import AUTHORIZATION, Mount, Plan, Remote, SecretRef, ToolRules, Variant, Workspace, references
+from mooring.config.plan import (
+    AUTHORIZATION,
+    Functions,
+    Mount,
+    Plan,
+    Remote,
+    SecretRef,
+    ToolRules,
+    Variant,
+    Workspace,
+    references,
+)
 from mooring.export.litellm_entries import Grant, Names, Server, Team
 from mooring.nouns import LiteLLMSkipped
 
-_NO_RULES = ("name", "workspace", "prefix", "mounts", "anonymous", "keys")
+_NO_RULES = ("name", "workspace", "prefix", "mounts", "anonymous", "keys", "registry")
 """Members of mounts and workspaces, at any depth, that two with the same rules may differ in."""
 
 
@@ -51,7 +62,9 @@ def registrations(plan: Plan, base: str) -> tuple[tuple[Registration, ...], tupl
     mounts: dict[str, list[Mount]] = defaultdict(list)
     for workspace in plan.workspaces.values():
         for mount in workspace.mounts:
-            mounts[mount.variant].append(mount)
+            # The registry is Mooring's own: it acts on the workspace that asks, which LiteLLM would not tell it.
+            if not isinstance(plan.variants[mount.variant].launch, Functions):
+                mounts[mount.variant].append(mount)
     skipped: list[LiteLLMSkipped] = []
     found: list[Registration] = []
     for variant_id, mounted in mounts.items():
@@ -93,8 +106,9 @@ def wanted(found: Iterable[Registration], names: Names, fingerprints: Mapping[st
 
 
 def litellm_name(prefix: str, variant: str) -> str:
-    """A variant's name in LiteLLM, which takes no ``-``."""
-    return prefix + variant.replace("-", "_")
+    """A variant's name in LiteLLM, which takes no ``-``. A ``.``, as servers that were added at run time have, it
+    takes, but some models do not in the names of tools."""
+    return prefix + variant.replace("-", "_").replace(".", "_")
 
 
 def skip(mount: Mount, reason: str) -> LiteLLMSkipped:
