@@ -68,4 +68,5 @@ bench: setup ## measure against other gateways, see docs/performance.md (ARGS="c
 
 lock: setup ## write requirements*.txt anew from pyproject.toml (ARGS=--upgrade takes new versions)
 	@$(LOCK) $(ARGS) --output-file requirements.txt
-	@$(LOCK) $(ARGS) --group dev --constraint requirements.txt --output-file requirements-dev.txt
+	@$(LOCK) $(ARGS) --group dev --constraint requirements.txt --no-binary claude-agent-sdk --emit-build-options \
+		--output-file requirements-dev.txt  # its wheel holds a second copy of Claude Code, 170 MB

@@ -38,6 +38,7 @@ LAYERS = {
     "relay.table": DECIDE,
     "relay.view": DECIDE,
     "access.policy": DECIDE,
+    "agents.layers": DECIDE,
     "observe.events": DECIDE,
     "observe.redact": DECIDE,
     "plugins.found": DECIDE,

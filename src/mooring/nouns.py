@@ -269,6 +269,32 @@ class AccessRow(msgspec.Struct, frozen=True):
     reason: str
 
 
+class AgentServerRow(msgspec.Struct, frozen=True):
+    """One server of an agent: where it comes from, and how it gets there (``mooring agent explain``)."""
+
+    server: str
+    layers: tuple[str, ...]
+    """Those that name it, the nearest last: ``agent_pool``, ``teams.NAME``, ``agents.NAME``, ``session``."""
+    prefix: str
+    way: Literal["mooring", "direct", "none"]
+    """``none``: not offered."""
+    why: str
+    """Why this way."""
+
+
+class AgentReport(msgspec.Struct, frozen=True):
+    """What ``mooring agent explain`` prints."""
+
+    agent: str
+    type: str
+    workspace: str
+    teams: tuple[str, ...]
+    servers: tuple[AgentServerRow, ...]
+    functions: tuple[str, ...] = ()
+    """Import paths of its own tools."""
+    confirm: str = "per_tool"
+
+
 class ProbeRow(msgspec.Struct, frozen=True):
     """What an SMCP server says about its credentials, beside those it is given (``mooring check --probe``)."""
 

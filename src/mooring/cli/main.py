@@ -25,6 +25,7 @@ VERBS = {
     "logs": "logs",
     "call": "call",
     "stdio": "stdio",
+    "agent": "agent",
     "server": "server",
     "key": "key",
     "pins": "pins",

@@ -82,6 +82,21 @@ def build(server: AnyServer, kwargs: Mapping[str, Kwarg], site: Site, unused: Ca
     return builder.build()
 
 
+def agent(written: schema.Agent, site: Site) -> Process | Remote | None:
+    """The program or the endpoint of an agent; None when it runs in the process of whoever runs it."""
+    secrets = {name: _ref(secret, site) for name, secret in written.secrets.items()}
+    if written.type == "ag_ui":
+        return Remote(written.url or "", headers=written.headers, secrets=secrets)
+    programs = {"claude_code": "claude", "codex": "codex"}
+    command = written.command or programs.get(written.type)
+    if command is None or written.type == "native":
+        return None
+    program, *args = (command,) if isinstance(command, str) else command
+    argv = (site.file(program) if "/" in program else program, *args)
+    cwd = None if written.cwd is None else site.file(written.cwd)
+    return Process(argv=argv, env=written.env, secrets=secrets, cwd=cwd)
+
+
 class _Builder:
     """Fills one server's texts; ``keep`` are the placeholders that the launcher fills."""
 
@@ -105,7 +120,7 @@ class _Builder:
                 return Plugin(server.plugin, why)
 
     def _remote(self, server: UrlServer) -> Remote:
-        auth = self._ref(server.auth) if isinstance(server.auth, Secret) else server.auth
+        auth = _ref(server.auth, self.site) if isinstance(server.auth, Secret) else server.auth
         headers = self._table("headers", server.headers)
         secret = server.oauth.client_secret
         client = OAuth(
@@ -190,17 +205,18 @@ class _Builder:
         return (self.site.file(source) if path else source) + colon + rest
 
     def _secrets(self) -> dict[str, SecretRef]:
-        return {name: self._ref(secret) for name, secret in self.server.secrets.items()}
+        return {name: _ref(secret, self.site) for name, secret in self.server.secrets.items()}
 
     def _credentials(self, server: Listening) -> dict[str, SecretRef] | None:
         if server.credentials is None:
             return None
-        return {name: self._ref(secret) for name, secret in server.credentials.items()}
+        return {name: _ref(secret, self.site) for name, secret in server.credentials.items()}
 
-    def _ref(self, secret: Secret) -> SecretRef:
-        if secret.file is None:
-            return secret.ref
-        return msgspec.structs.replace(secret.ref, where=self.site.file(secret.file))
+
+def _ref(secret: Secret, site: Site) -> SecretRef:
+    if secret.file is None:
+        return secret.ref
+    return msgspec.structs.replace(secret.ref, where=site.file(secret.file))
 
 
 def _paths(server: CommandServer) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ every boot, when the plan of the last run is decoded.
 
 import msgspec
 
-from mooring.nouns import InstanceKey, Problem, Sharing
+from mooring.nouns import AgentServerRow, InstanceKey, Problem, Sharing
 
 REGISTRY = "mooring.registry"
 """Variant of the registry server, which is part of Mooring; with a dot, no configured server can have it."""
@@ -290,6 +290,37 @@ class Workspace(msgspec.Struct, frozen=True):
     """True: it offers the registry, with which agents add servers."""
 
 
+class Direct(msgspec.Struct, frozen=True):
+    """A server that an agent's own MCP client connects to. It needs no secret; Mooring starts nothing for it."""
+
+    server: str
+    prefix: str
+    launch: Process | Remote
+    start_timeout: float = 60.0
+    call_timeout: float = 300.0
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """An agent, or one more session of one: its workspace of this name holds what it reaches through Mooring."""
+
+    name: str
+    """As configured."""
+    workspace: str
+    type: str
+    """``native`` | ``ag_ui`` | ``claude_code`` | ``codex`` | ``acp``"""
+    launch: Process | Remote | None = None
+    """Its program or its endpoint; None: it runs in this process."""
+    model: str = ""
+    prompt: str = ""
+    confirm: str = "per_tool"
+    """``always`` | ``never`` | ``per_tool``"""
+    tools: tuple[str, ...] = ()
+    """Import paths of its Python functions."""
+    direct: tuple[Direct, ...] = ()
+    servers: tuple[AgentServerRow, ...] = ()
+    """Where each of its servers comes from, and which way it goes."""
+
+
 class Gateway(msgspec.Struct, frozen=True):
     """The daemon's own settings."""
 
@@ -361,3 +392,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Every file read, absolute, in order."""
     audit: Audit = Audit()
     litellm: LiteLLM | None = None
+    agents: dict[str, Agent] = {}
+    """By workspace."""
+    teams: dict[str, tuple[str, ...]] = {}
+    """Name to its members, which are names of agents."""

@@ -28,6 +28,10 @@ def check(config: Config) -> None:
                 raise Fault(
                     f'"{server}" is not in mcp_servers of "{name}"; add it there', ("workspaces", name, "mcp", server)
                 )
+    for name, workspace in config.workspaces.items():
+        for server, grant in workspace.mcp.items():
+            if grant.mount.via is not None:
+                raise Fault("via is for agents", ("workspaces", name, "mcp", server, "mount", "via"))
     for name, team in config.teams.items():
         for position, member in enumerate(team.members):
             _defined(member, config.agents, "agent", ("teams", name, "members", position))

@@ -21,7 +21,8 @@ from mooring.config.plan import (
     references,
 )
 from mooring.config.schema import Loaded
-from mooring.nouns import CheckReport, MountRow, VariantRow
+from mooring.errors import ConfigError
+from mooring.nouns import AgentReport, CheckReport, MountRow, VariantRow
 
 DIALOGUE_OFF = (
     'a server of protocol 2025-11-25 or older cannot ask its user anything here; dialogue = "session" turns it on'
@@ -40,6 +41,16 @@ def check(plan: Plan, loaded: Loaded) -> CheckReport:
         ),
         problems=plan.problems,
     )
+
+
+def agent(plan: Plan, name: str) -> AgentReport:
+    """How an agent gets its servers. Raises ConfigError when there is none of that name."""
+    found = next((agent for agent in plan.agents.values() if agent.name == name), None)
+    if found is None:
+        known = ", ".join(dict.fromkeys(agent.name for agent in plan.agents.values())) or "none"
+        raise ConfigError(f'There is no agent "{name}". Agents: {known}.')
+    teams = tuple(team for team, members in plan.teams.items() if name in members)
+    return AgentReport(name, found.type, found.workspace, teams, found.servers, found.tools, found.confirm)
 
 
 def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:

@@ -40,7 +40,7 @@ from mooring.config.schema import (
     dotted,
 )
 from mooring.errors import ConfigError
-from mooring.nouns import Problem, Sharing
+from mooring.nouns import AgentServerRow, Problem, Sharing
 
 DEFAULT_WORKSPACE = "default"
 """The workspace of those who define none; it has every server, and the registry."""
@@ -81,24 +81,27 @@ class _Resolver:
 
     def plan(self) -> Plan:
         gateway = _gateway(self.config.gateway)
-        written = self.config.workspaces or {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",), registry=True)}
+        written = self.config.workspaces
+        if not written and not self.config.agents:
+            written = {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",), registry=True)}
         workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
+        agents = self._agents(workspaces) if self.config.agents else {}
         self._check_anonymous(gateway, workspaces.values())
-        self._check_unused()
-        litellm = self._litellm()
+        self._check_unused(agents.values())
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
-        allowed = plan.Allowed(self.config.catalog.allow, self.config.catalog.commands)
-        audit = policies.audit(self.config.audit, self.config.mcp_servers)
+        teams = {name: team.members for name, team in self.config.teams.items()}
         return Plan(
-            gateway,
-            self.variants,
-            workspaces,
-            catalog,
-            allowed,
-            tuple(self.problems),
-            self.loaded.files,
-            audit,
-            litellm,
+            gateway=gateway,
+            variants=self.variants,
+            workspaces=workspaces,
+            catalog=catalog,
+            allowed=plan.Allowed(self.config.catalog.allow, self.config.catalog.commands),
+            problems=tuple(self.problems),
+            files=self.loaded.files,
+            audit=policies.audit(self.config.audit, self.config.mcp_servers),
+            litellm=self._litellm(),
+            agents=agents,
+            teams=teams,
         )
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
@@ -124,20 +127,67 @@ class _Resolver:
             self._report("error", f"LiteLLM gets nothing: {self.unusable[key]}", ("litellm", "master_key"))
         return plan.LiteLLM(written.url.rstrip("/"), key, written.via, float(written.interval), written.alias_prefix)
 
-    def _workspace(self, name: str, written: Workspace) -> plan.Workspace:
+    def _agents(self, workspaces: dict[str, plan.Workspace]) -> dict[str, plan.Agent]:
+        """All agents; the workspace of each is added to ``workspaces``."""
+        from mooring.agents import layers  # most configurations have none
+
+        agents: dict[str, plan.Agent] = {}
+        for workspace, session in layers.sessions(self.config, self.loaded.sessions).items():
+            place: Path = ("agents", session.agent)
+            compiled = layers.compiled(self.config, session)
+            workspaces[workspace] = self._workspace(workspace, compiled.workspace, place)
+            direct = tuple(
+                self._direct(workspace, place, row, compiled.direct[row.server])
+                for row in compiled.rows
+                if row.way == "direct"
+            )
+            _check_own(workspaces[workspace], direct, place)
+            agents[workspace] = self._agent(workspace, session.agent, direct, compiled.rows)
+        return agents
+
+    def _agent(
+        self, workspace: str, name: str, direct: tuple[plan.Direct, ...], rows: tuple[AgentServerRow, ...]
+    ) -> plan.Agent:
+        written = self.config.agents[name]
+        path: Path = ("agents", name)
+        launch = launches.agent(written, launches.Site(path, self._folder(path), self.loaded.user))
+        if launch is not None:
+            self._missing_secrets(name, launch, path)
+        return plan.Agent(
+            name=name,
+            workspace=workspace,
+            type=written.type,
+            launch=launch,
+            model=written.model or "",
+            prompt=written.prompt or "",
+            confirm=written.confirm,
+            tools=written.tools,
+            direct=direct,
+            servers=rows,
+        )
+
+    def _direct(self, workspace: str, place: Path, row: AgentServerRow, grant: Grant) -> plan.Direct:
+        server, gateway = self.config.mcp_servers[row.server], self.config.gateway
+        launch = self._launch(workspace, row.server, server, dict(grant.kwargs), (*place, "mcp", row.server))
+        assert isinstance(launch, Process | Remote)
+        start = float(server.timeouts.start or gateway.start_timeout)
+        return plan.Direct(row.server, row.prefix, launch, start, float(server.timeouts.call or gateway.call_timeout))
+
+    def _workspace(self, name: str, written: Workspace, place: Path = ()) -> plan.Workspace:
+        """``place``: where it stands, when that is not the table of a workspace."""
+        place = place or ("workspaces", name)
         servers = list(expand(self.config, written.mcp_servers))
-        mounts = tuple(self._mount(name, written, server) for server in servers)
-        _check_prefixes(name, written, mounts)
-        path: Path = ("workspaces", name)
+        mounts = tuple(self._mount(name, written, server, place) for server in servers)
+        _check_prefixes(written, mounts, place)
         known = self.config.mcp_servers
-        own = policies.policy(written.policy, f'the policy of workspace "{name}"', known, (*path, "policy"))
+        own = policies.policy(written.policy, f'the policy of workspace "{name}"', known, (*place, "policy"))
         keys = {
-            key: policies.policy(policy, f'the policy of key "{key}"', known, (*path, "keys", key))
+            key: policies.policy(policy, f'the policy of key "{key}"', known, (*place, "keys", key))
             for key, policy in written.keys.items()
         }
         return plan.Workspace(name, mounts, written.anonymous is not None, own, keys, written.registry)
 
-    def _mount(self, workspace: str, written: Workspace, server: str) -> Mount:
+    def _mount(self, workspace: str, written: Workspace, server: str, place: Path) -> Mount:
         grant = written.mcp.get(server, Grant())
         prefix = grant.mount.prefix if grant.mount.prefix is not None else written.prefix
         if prefix is None:
@@ -145,18 +195,18 @@ class _Resolver:
         elif prefix:
             prefix = names.prefix_of(prefix)
             if message := names.prefix_fault(prefix):
-                raise Fault(message, ("workspaces", workspace, "mcp", server, "mount", "prefix"))
-        variant = self._variant(workspace, server, grant)
+                raise Fault(message, (*place, "mcp", server, "mount", "prefix"))
+        variant = self._variant(workspace, server, grant, (*place, "mcp", server))
         forced = _forced(self.config.mcp_servers[server])
         sharing = _narrowest(grant.mount.sharing or self.config.mcp_servers[server].sharing, forced)
         return Mount(workspace, prefix, server, variant.id, sharing, _rules(grant.mount.tools))
 
-    def _variant(self, workspace: str, name: str, grant: Grant) -> Variant:
+    def _variant(self, workspace: str, name: str, grant: Grant, place: Path) -> Variant:
         server = self.config.mcp_servers[name]
         given = kw.merge(server.defaults, (self.config.mcp_presets[preset] for preset in grant.presets), grant.kwargs)
         used = kw.placeholders(launches.templates(server))
         kw.check_built_in(used, server.defaults, ("mcp_servers", name, "defaults"))
-        kw.check_built_in(used, given, ("workspaces", workspace, "mcp", name))
+        kw.check_built_in(used, given, place)
         if "workspace" in used:
             given["workspace"] = workspace
         key, known = kw.variant_id(name, given), kw.canonical(given)
@@ -165,21 +215,24 @@ class _Resolver:
             if (found.server, found.kwargs) != (name, known):
                 raise Fault(f'"{name}" gets the id "{key}", which is taken; rename it', ("mcp_servers", name))
             return found
-        variant = self._make(key, name, known, self._launch(workspace, name, server, given))
+        variant = self._make(key, name, known, self._launch(workspace, name, server, given, place))
         self.variants[key] = variant
         return variant
 
-    def _launch(self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg]) -> plan.Launch:
+    def _folder(self, path: Path) -> str:
+        return self.loaded.file_of(path).rpartition("/")[0] or "/"
+
+    def _launch(
+        self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg], place: Path
+    ) -> plan.Launch:
         path: Path = ("mcp_servers", name)
-        folder = self.loaded.file_of(path).rpartition("/")[0] or "/"
 
         def unused(key: str) -> Path:
-            return ("workspaces", workspace, "mcp", name, key) if key in given else (*path, "defaults", key)
+            return (*place, key) if key in given else (*path, "defaults", key)
 
         try:
-            return launches.build(
-                server, {**server.defaults, **given}, launches.Site(path, folder, self.loaded.user), unused
-            )
+            site = launches.Site(path, self._folder(path), self.loaded.user)
+            return launches.build(server, {**server.defaults, **given}, site, unused)
         except Fault as fault:
             raise Fault(f'{fault.message} (in workspace "{workspace}")', fault.path) from None
 
@@ -218,7 +271,7 @@ class _Resolver:
         """Why it cannot be started; "" when it can."""
         if not server.enabled:
             return "it is disabled in the configuration"
-        reasons = self._missing_secrets(name, launch)
+        reasons = self._missing_secrets(name, launch, ("mcp_servers", name))
         if reason := self.unsupported(launch):
             reasons.append(reason)
         if isinstance(launch, Process) and launch.sandbox is not None and launch.sandbox.network == "open":
@@ -228,7 +281,7 @@ class _Resolver:
             self._report_inspectable(name, launch)
         return "; ".join(reasons)
 
-    def _missing_secrets(self, name: str, launch: plan.Launch) -> list[str]:
+    def _missing_secrets(self, name: str, launch: plan.Launch, place: Path) -> list[str]:
         """Take the fingerprints of all secrets; report those that are missing and return those that must not be."""
         reasons: list[str] = []
         for secret, ref in references(launch).items():
@@ -237,7 +290,7 @@ class _Resolver:
                 continue
             reason = f"secret {secret}: {self.unusable[ref]}"
             level = "warning" if ref.optional else "error"
-            self._report(level, f'"{name}": {reason}', ("mcp_servers", name, *_secret_path(launch, secret)))
+            self._report(level, f'"{name}": {reason}', (*place, *_secret_path(launch, secret)))
             if not ref.optional:
                 reasons.append(reason)
         return reasons
@@ -273,8 +326,9 @@ class _Resolver:
                 raise Fault("gateway.listen goes beyond this machine: every workspace needs keys", path)
             self._report("warning", f'no key is needed from this machine for "{workspace.name}"', path)
 
-    def _check_unused(self) -> None:
+    def _check_unused(self, agents: Iterable[plan.Agent]) -> None:
         mounted = {variant.server for variant in self.variants.values()}
+        mounted |= {direct.server for agent in agents for direct in agent.direct}
         for name, server in self.config.mcp_servers.items():
             if name not in mounted and server.enabled:
                 self._report("info", f'no workspace has "{name}"', ("mcp_servers", name))
@@ -300,17 +354,30 @@ def _gateway(written: Gateway) -> plan.Gateway:
     )
 
 
-def _check_prefixes(workspace: str, written: Workspace, mounts: tuple[Mount, ...]) -> None:
+def _check_own(workspace: plan.Workspace, direct: tuple[plan.Direct, ...], place: Path) -> None:
+    """Tools that an agent brings itself have a prefix of their own."""
+    from mooring.agents.layers import OWN
+
+    for taken in (*workspace.mounts, *direct):
+        if taken.prefix in (OWN, ""):
+            raise Fault(
+                f'"{taken.server}" gets the prefix "{taken.prefix}", which no server of an agent can have '
+                f'("{OWN}" is for its own functions); give it another: mount = {{ prefix = "..." }}',
+                (*place, "mcp_servers"),
+            )
+
+
+def _check_prefixes(written: Workspace, mounts: tuple[Mount, ...], place: Path) -> None:
     taken: dict[str, str] = {}
     for mount in mounts:
         if not mount.prefix and len(mounts) > 1:
-            place = ("prefix",) if written.prefix is not None else ("mcp", mount.server, "mount", "prefix")
-            raise Fault('prefix = "" is for a workspace with one server', ("workspaces", workspace, *place))
+            where: Path = ("prefix",) if written.prefix is not None else ("mcp", mount.server, "mount", "prefix")
+            raise Fault('prefix = "" is for a workspace with one server', (*place, *where))
         if mount.prefix in taken:
             raise Fault(
                 f'"{taken[mount.prefix]}" and "{mount.server}" both get the prefix "{mount.prefix}"; '
                 'give one another: mount = { prefix = "..." }',
-                ("workspaces", workspace, "mcp_servers"),
+                (*place, "mcp_servers"),
             )
         taken[mount.prefix] = mount.server
 

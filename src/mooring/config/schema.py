@@ -23,6 +23,7 @@ Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Memory = Annotated[str, msgspec.Meta(pattern="^([0-9]+[bkmgBKMG]?)?$")]
 Transport = Literal["stdio", "http", "sse"]
+Via = Literal["mooring", "direct"]
 Path = tuple[str | int, ...]
 """Where something stands in the configuration: keys and list positions from the top."""
 
@@ -323,6 +324,8 @@ class MountTable(Table, frozen=True, kw_only=True):
     """Filter for this workspace; a tool must pass the server's too."""
     sharing: Sharing | None = None
     """Who shares its instances; default the server's `sharing`."""
+    via: Via | None = None
+    """For agents: how the server is reached; default the agent's `via`."""
 
 
 class Grant(Table, frozen=True, kw_only=True):
@@ -430,21 +433,50 @@ class Agent(Layer, frozen=True, kw_only=True):
     type: Literal["native", "ag_ui", "claude_code", "codex", "acp"]
     """What runs it."""
     model: str | None = None
-    """Model to use."""
+    """Model to use; needed by `native`, such as `openai:gpt-5`."""
     url: str | None = None
-    """Where it is reached."""
+    """Of `ag_ui`: where it is reached."""
+    headers: dict[str, str] = {}
+    """Of `ag_ui`: HTTP headers to send; `{NAME}` is filled with that secret."""
     command: tuple[str, ...] | str | None = None
-    """What starts it."""
+    """What starts it: the program, or program and arguments. Needed by `acp`; default `claude` for `claude_code` and
+    `codex` for `codex`."""
     cwd: str | None = None
-    """Folder it works in, relative to this file."""
+    """Folder it works in, relative to this file; default the folder of the one who runs it."""
+    env: dict[str, str] = {}
+    """Environment variables of its program that are not secret."""
+    secrets: dict[str, Secret] = {}
+    """Environment variable of its program, or name in `headers`, to secret reference."""
     prompt: str | None = None
     """Instructions it always gets."""
-    via: Literal["native", "bridge"] | None = None
-    """How tools reach it: by its own MCP client, or through Mooring's bridge."""
+    via: Via = "mooring"
+    """How it reaches its servers: through Mooring's endpoint with its own key, or `direct` by its own MCP client.
+    Servers that need a secret, and others that only Mooring can run, go through Mooring all the same."""
     confirm: Literal["always", "never", "per_tool"] = "per_tool"
-    """Which tool calls a person must approve."""
-    tools: Tools = Tools()
-    """Filter on advertised tool names."""
+    """Which tool calls a person must approve; `per_tool`: those that `confirm` of a server or mount names, that a
+    function asks for, or that say themselves that they destroy."""
+    tools: tuple[str, ...] = ()
+    """Python functions offered to it as tools: import paths, `module:name` of a function or of a list of them."""
+
+    def __post_init__(self) -> None:
+        for key, kinds in _AGENT_KEYS.items():
+            if getattr(self, key) and self.type not in kinds:
+                raise ValueError(f"{key} is for agents of type {' and '.join(kinds)}, not {self.type}")
+        for kind, key in (("native", "model"), ("ag_ui", "url"), ("acp", "command")):
+            if self.type == kind and not getattr(self, key):
+                raise ValueError(f"an agent of type {kind} needs {key}")
+
+
+_AGENT_KEYS = {
+    "url": ("ag_ui",),
+    "headers": ("ag_ui",),
+    "model": ("native", "claude_code", "codex"),
+    "command": ("claude_code", "codex", "acp"),
+    "cwd": ("claude_code", "codex", "acp"),
+    "env": ("claude_code", "codex", "acp"),
+    "secrets": ("ag_ui", "claude_code", "codex", "acp"),
+}
+"""Keys that not every type of agent has."""
 
 
 class Gateway(Table, frozen=True, kw_only=True):
@@ -578,6 +610,13 @@ class Config(Table, frozen=True, kw_only=True):
     """A LiteLLM proxy to keep in step."""
 
 
+class Session(msgspec.Struct, frozen=True):
+    """One conversation with an agent, and the servers it alone is given at run time."""
+
+    agent: str
+    layer: Layer = Layer()
+
+
 class Loaded(msgspec.Struct, frozen=True):
     """A configuration that was read, and where each part of it stands."""
 
@@ -594,6 +633,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """The user's home folder, for ``~`` in paths."""
     extend: Callable[[Config], Config] = lambda written: written
     """What added to it that which is not written."""
+    sessions: dict[str, Session] = {}
+    """By workspace: sessions of agents that exist besides, or instead of, the one that each agent has by itself."""
 
     def error(self, message: str, path: Path) -> ConfigError:
         """A ConfigError about what stands at ``path``."""

@@ -64,7 +64,8 @@ class Remembered:
         """Keep ``plan``, whose files were read after ``read_at`` (ns). Raises StoreError."""
         seen = stamps(plan.files)
         kept = Kept(self._origin(), seen, plan, self._plugins())
-        secret = plan.litellm is not None or any(references(variant.launch) for variant in plan.variants.values())
+        launches = [holder.launch for holder in (*plan.variants.values(), *plan.agents.values())]
+        secret = plan.litellm is not None or any(launch and references(launch) for launch in launches)
         fit = settled(seen, read_at) and not secret
         await self._store.run("put_meta", name="plan", value=msgspec.json.encode(kept).decode() if fit else "")
 
