@@ -32,7 +32,7 @@ setup: .venv/ready ## build .venv with the product and its tools; does nothing w
 up: setup ## run Mooring in the foreground, with example servers when there is no configuration yet
 	@examples/up.sh
 
-clients: setup tests/real_clients/node_modules/ready ## install the agents that tests use as clients (npm, 1 GB); without them those tests skip
+clients: setup tests/real_clients/node_modules/ready ## install the agents that tests use as clients (npm, 1.4 GB); without them those tests skip
 
 tests/real_clients/node_modules/ready: tests/real_clients/package.json
 	@$(NPM) install --prefix tests/real_clients --ignore-scripts --no-audit --no-fund --no-package-lock --loglevel=error

@@ -34,6 +34,8 @@ from mooring.nouns import (
 )
 
 if TYPE_CHECKING:
+    from mooring.agents.handler import Handler
+    from mooring.agents.pool import AgentPool
     from mooring.config.home import Home
 
 T = TypeVar("T")
@@ -283,6 +285,22 @@ class Mooring:
         if add is None:
             raise ConfigError("Functions can be added only to a Mooring that was opened in this process.")
         await add(name, functions, workspaces)
+
+    @asynccontextmanager
+    async def agents(
+        self, handler: Handler | None = None, models: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[AgentPool]:
+        """The agents of the configuration, to run them in this process. Only after ``open``.
+
+        ``handler`` answers what they and their servers ask; without one it is declined. ``models``: models of native
+        agents that were made here, by the name that ``model`` gives them."""
+        opened = getattr(self._control, "agents", None)
+        if opened is None:
+            raise ConfigError("Agents can be run only by a Mooring that was opened in this process.")
+        from mooring.agents.handler import Handler as Answers
+
+        async with opened(handler or Answers(), models or {}) as pool:
+            yield pool
 
 
 @asynccontextmanager

@@ -183,6 +183,32 @@ def test_a_way_is_chosen_for_each_server(tmp_path: Path) -> None:
     assert set(ways(plan, "n").values()) == set(ways(plan, "c").values()) == {"mooring"}
 
 
+def test_what_an_agent_cannot_be_told_goes_through_mooring(tmp_path: Path) -> None:
+    """A25 A26 A28"""
+    text = """
+    [mcp_servers.slow]
+    command = "s"
+    timeouts = { call = "1h" }
+    [mcp_servers.here]
+    command = "h"
+    cwd = "/tmp"
+    [agent_pool]
+    mcp_servers = ["slow", "here"]
+    [agents.a]
+    type = "claude_code"
+    via = "direct"
+    [agents.b]
+    type = "codex"
+    via = "direct"
+    """
+    plan = planned(text, tmp_path)
+    assert set(ways(plan, "a").values()) == {"mooring"}
+    assert set(ways(plan, "b").values()) == {"direct"}
+    slow, here = plan.agents["agent/b"].direct
+    assert slow.call_timeout == 3600.0
+    assert here.launch.cwd == "/tmp"
+
+
 @pytest.mark.parametrize(
     ("text", "path", "words"),
     [

@@ -161,6 +161,21 @@ class Keys:
             )
             return NewKey(key=token, id=row.id, workspace=workspace)
 
+    def lend(self, workspace: str, name: str) -> NewKey:
+        """Make a key that is held in memory only, for as long as something runs; ``take_back`` ends it."""
+        token = _new_token()
+        row = KeyRow(id=_new_id(), workspace=workspace, name=name, created_at=self._clock())
+        self._remember(_hash(token), row)
+        self._emit("key.created", row)
+        return NewKey(key=token, id=row.id, workspace=workspace)
+
+    def take_back(self, key_id: str) -> None:
+        """End a key that was lent; nothing remembers it."""
+        row = self._rows.get(key_id)
+        if row is not None:
+            self._end(row)
+            del self._rows[key_id]
+
     async def rotate(self, key_id: str) -> NewKey:
         """Give the key a new token; the old one stops at once, id and limits stay. Raises ConfigError when there is no
         such key or it has ended, StoreError."""

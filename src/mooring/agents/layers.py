@@ -33,8 +33,10 @@ from mooring.config.schema import (
     Kwarg,
     Layer,
     MountTable,
+    OAuth,
     PluginServer,
     Session,
+    Timeouts,
     Tools,
     UrlServer,
     Workspace,
@@ -179,7 +181,7 @@ def _obstacle(agent: Agent, server: AnyServer, name: str, given: Given) -> str:
         return f"an agent of type {agent.type} has no MCP client of its own"
     if not server.enabled:
         return "it is disabled"
-    if server.secrets or (isinstance(server, UrlServer) and server.auth is not None):
+    if server.secrets or (isinstance(server, UrlServer) and (server.auth is not None or server.oauth != OAuth())):
         return "it needs a secret, and those go into no agent's configuration"
     if isinstance(server, ImageServer | PluginServer):
         return "Mooring runs it"
@@ -196,8 +198,12 @@ def _obstacle(agent: Agent, server: AnyServer, name: str, given: Given) -> str:
 
 def _unlike(agent: Agent, server: CommandServer | UrlServer) -> str:
     """The same for what only some servers have and only some agents lack."""
+    if agent.type != "codex" and server.timeouts != Timeouts():
+        return "it has time limits of its own, which this agent cannot be told"
     if isinstance(server, UrlServer):
         return "Codex does not speak SSE" if agent.type == "codex" and server.transport == "sse" else ""
+    if agent.type != "codex" and server.cwd is not None:
+        return "it has a folder of its own, which this agent cannot be told"
     if server.credentials is not None:
         return "it is an SMCP server: it gets its credentials over its stdin"
     if server.port is not None:

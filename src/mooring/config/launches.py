@@ -125,7 +125,7 @@ class _Builder:
         secret = server.oauth.client_secret
         client = OAuth(
             client_id=server.oauth.client_id or "",
-            client_secret=None if secret is None else self._ref(secret),
+            client_secret=None if secret is None else _ref(secret, self.site),
             scopes=server.oauth.scopes,
             redirect_port=server.oauth.redirect_port or 0,
         )

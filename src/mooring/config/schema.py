@@ -453,8 +453,8 @@ class Agent(Layer, frozen=True, kw_only=True):
     """How it reaches its servers: through Mooring's endpoint with its own key, or `direct` by its own MCP client.
     Servers that need a secret, and others that only Mooring can run, go through Mooring all the same."""
     confirm: Literal["always", "never", "per_tool"] = "per_tool"
-    """Which tool calls a person must approve; `per_tool`: those that `confirm` of a server or mount names, that a
-    function asks for, or that say themselves that they destroy."""
+    """Which tool calls a person must approve, besides those that `confirm` of a server, mount or policy names;
+    `per_tool`: functions that ask for it, and tools that say themselves that they destroy."""
     tools: tuple[str, ...] = ()
     """Python functions offered to it as tools: import paths, `module:name` of a function or of a list of them."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from mooring.access.limits import Limits
@@ -19,6 +21,7 @@ from mooring.relay.forward import Forward, named
 from mooring.relay.guards import Guarded
 from mooring.relay.handles import Handles
 from mooring.relay.indirect import meant
+from mooring.relay.stewards import Steward, Stewards
 from mooring.relay.table import Route
 from mooring.relay.views import Views
 from mooring.wire import eras, jsonrpc
@@ -50,6 +53,7 @@ class Calls:
         confirm: Confirm,
         limits: Limits,
         events: Events,
+        stewards: Stewards,
     ) -> None:
         self._views = views
         self._confirm = confirm
@@ -58,6 +62,7 @@ class Calls:
         self._looks = looks
         self._forward = forward
         self._events = events
+        self._stewards = stewards
 
     async def tool(self, request: Request) -> Answer:
         """Call a tool. Every failure of Mooring is a result with ``isError``."""
@@ -79,9 +84,32 @@ class Calls:
             mismatch = disagreement(route.marks, request.params, request.headers)
             if mismatch is not None:
                 return mismatch
+        steward = self._stewards.get(principal.workspace)
+        if steward is None:
+            return await self._carried(request, parts, route, decision)
+        return await self._attended(steward, request, route, decision)
+
+    async def _attended(self, steward: Steward, request: Request, route: Route, decision: Decision) -> Answer:
+        """A call that somebody looks at first, who then is the one to ask a person."""
+        carried = False
+
+        async def proceed(call: Request) -> Answer:
+            nonlocal carried
+            carried = True
+            agreed = msgspec.structs.replace(decision, confirm=False)
+            return await self._carried(call, jsonrpc.members(call.params), route, agreed)
+
+        answer = await steward.attended(request, route, decision.confirm, proceed)
+        if not carried:
+            self._denied(request.session.principal, route.advertised, route, "a person did not agree")
+        return answer
+
+    async def _carried(
+        self, request: Request, parts: Mapping[str, bytes | Raw], route: Route, decision: Decision
+    ) -> Answer:
         answer = await self._timed(request, route, named(request, parts, "name", route), decision)
         if answer.result is not None:
-            self._learn(principal, answer.result, route)
+            self._learn(request.session.principal, answer.result, route)
         return answer
 
     async def prompt(self, request: Request) -> Answer:

@@ -10,6 +10,7 @@ from msgspec import Raw
 from mooring.relay import refusals
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.levels import LEVELS
+from mooring.relay.stewards import Stewards
 from mooring.relay.view import View
 from mooring.relay.views import Views
 from mooring.wire import eras, jsonrpc
@@ -22,8 +23,9 @@ _EMPTY = Answer(result=jsonrpc.EMPTY)
 class Greetings:
     """``initialize``, ``server/discover``, the four lists, ``ping`` and ``logging/setLevel``."""
 
-    def __init__(self, views: Views, looks: FirstLooks, version: str) -> None:
+    def __init__(self, views: Views, looks: FirstLooks, stewards: Stewards, version: str) -> None:
         self._views = views
+        self._stewards = stewards
         self._looks = looks
         self._server_info = Raw(jsonrpc.text({"name": "mooring", "version": version}))
 
@@ -58,6 +60,9 @@ class Greetings:
         if view.missing:
             await self._looks.wait(mount.variant for mount in view.mounts)
             view = self._views.of(request.session.principal)
+        steward = self._stewards.get(request.session.principal.workspace)
+        if steward is not None:
+            steward.listing(request)
         return Answer(result=view.listing(request.method, request.era, time.time()))
 
     async def ping(self, request: Request) -> Answer:

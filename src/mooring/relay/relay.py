@@ -25,6 +25,7 @@ from mooring.relay.guards import Guarded
 from mooring.relay.handles import Handles
 from mooring.relay.parked import Parked
 from mooring.relay.resources import Resources
+from mooring.relay.stewards import Stewards
 from mooring.relay.subscriptions import Subscriptions
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
@@ -55,15 +56,17 @@ class Relay:
         self._subscriptions = subscriptions
         self._watching = watching
         self._events = events
+        self.stewards: Stewards = {}
+        """Those who look at the tool calls of a workspace first."""
         self._ending = Ending()
         limits = Limits()
         forward = Forward(views, pool, watching, parked, limits)
         handles = Handles()
         guarded = Guarded(forward, guards) if guards else forward
-        calls = Calls(views, looks, guarded, handles, Confirm(parked, events), limits, events)
+        calls = Calls(views, looks, guarded, handles, Confirm(parked, events), limits, events, self.stewards)
         self._extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, looks, forward, subscriptions, watching)
-        greetings = Greetings(views, looks, version)
+        greetings = Greetings(views, looks, self.stewards, version)
         self._methods: dict[str, Callable[[Request], Awaitable[Answer]]] = {
             "tools/call": calls.tool,
             "prompts/get": calls.prompt,

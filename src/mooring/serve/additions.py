@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from mooring.config.plan import Launch, Plan, Variant
-from mooring.serve.functions import with_functions
+from mooring.serve.functions import FunctionServer, with_functions
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry
 from mooring.serve.reload import Fingerprints
 from mooring.store.base import Store
@@ -27,8 +27,8 @@ class Additions:
         unsupported: Callable[[Launch], str],
         registry: bool,
     ) -> None:
-        self.functions: dict[str, tuple[str, ...] | None] = {}
-        """Function servers of the library: name to workspaces (None: all)."""
+        self.functions: dict[str, FunctionServer] = {}
+        """Function servers of the library by name."""
         self.trials: dict[str, Variant] = {}
         """What is started before it is mounted."""
         self._store = store

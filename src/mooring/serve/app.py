@@ -19,6 +19,7 @@ from mooring import __version__
 from mooring.access.keys import Keys
 from mooring.access.login import Login
 from mooring.access.pins import Pins
+from mooring.config.names import prefix_of
 from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.listing import take
@@ -44,7 +45,7 @@ from mooring.serve.additions import Additions
 from mooring.serve.builtin import Builtin
 from mooring.serve.containers import Containers
 from mooring.serve.denials import Denials
-from mooring.serve.functions import check_addition
+from mooring.serve.functions import FunctionServer, check_addition
 from mooring.serve.kinds import unsupported
 from mooring.serve.logs import Logs
 from mooring.serve.reload import Configuration, changed_workspaces, changes_report
@@ -90,7 +91,7 @@ class App:
         """Called after every change of the plan, such as by the front to end sessions of removed workspaces."""
         self.metrics = Metrics()
         self.logs = Logs(redact)
-        self._redact = redact
+        self.redact = redact
         containers = Containers(keeper, self.home, lambda: self._gateway.engine, self._report)
         self.builtin = Builtin(keeper, self._report, containers, lambda: self.litellm)
         self.remembered = Remembered(store, configuration.file, lambda: configuration.plugins.mark)
@@ -150,7 +151,7 @@ class App:
             Pool(
                 self.upstream.open,
                 self.events,
-                listed=self._listed,
+                listed=self.listed,
                 max_starting=plan.gateway.max_starting,
                 max_instances=plan.gateway.max_instances,
                 complete=bridge.own,
@@ -230,7 +231,19 @@ class App:
             plan = await asyncio.to_thread(self.configuration.resolved)
             check_addition(self.plan, name, workspaces)
             self.builtin.functions.add(name, functions)
-            self.additions.functions[name] = workspaces
+            self.additions.functions[name] = FunctionServer(prefix_of(name), workspaces)
+            await self._change(plan)
+
+    async def change(self, edit: Callable[[], Callable[[], None]]) -> None:
+        """Change at run time what the configuration is edited with: ``edit`` does it and returns how to undo it, which
+        happens when the result is not valid. Raises ConfigError."""
+        async with self._reloading:
+            undo = edit()
+            try:
+                plan = await asyncio.to_thread(self.configuration.resolved)
+            except ConfigError:
+                undo()
+                raise
             await self._change(plan)
 
     async def adjust(self) -> None:
@@ -308,8 +321,8 @@ class App:
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)
 
-    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
-        """The pool's callback at every ``ready`` and after a list change: ask, keep, tell."""
+    async def listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
+        """Called at every ``ready`` and after a list change: ask, keep, tell."""
         before = self.listings.get(variant)
         listing = await take(
             connection,
@@ -318,7 +331,7 @@ class App:
             before=before,
             limit=variant.timeouts.discover * LIST_SHARE,
         )
-        listing = msgspec.structs.replace(listing, problems=tuple(map(self._redact, listing.problems)))
+        listing = msgspec.structs.replace(listing, problems=tuple(map(self.redact, listing.problems)))
         if listing.empty and listing.problems:
             raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
         if before is not None and key.scope and before.facts.era != connection.facts.era:

@@ -24,8 +24,9 @@ _TEXT = f"Content-Type: {CONTENT_TYPE}\r\n".encode()
 
 
 @asynccontextmanager
-async def fronts(app: App) -> AsyncGenerator[None, None]:
-    """Listen as long as the block lasts. Raises MooringError when an address cannot be had."""
+async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) -> AsyncGenerator[None, None]:
+    """Listen as long as the block lasts, on ``listen`` or where the configuration says. Raises MooringError when an
+    address cannot be had."""
 
     async def healthz(request: Request) -> Reply:
         return Reply(200, jsonrpc.text({"status": "ok", "config_error": app.config_error or None}), JSON)
@@ -35,9 +36,10 @@ async def fronts(app: App) -> AsyncGenerator[None, None]:
 
     gateway = app.plan.gateway
     pages = {"/healthz": healthz, "/metrics": metrics}
-    front = McpFront(app.relay, app.login, hosts=_hosts(gateway, gateway.listen), pages=pages)
+    addresses = gateway.listen if listen is None else listen
+    front = McpFront(app.relay, app.login, hosts=_hosts(gateway, addresses), pages=pages)
     async with HttpServer(front, admit=front.admit) as server, front:
-        bound = [await _listen(server, host, port) for host, port in gateway.listen]
+        bound = [await _listen(server, host, port) for host, port in addresses]
         front.hosts = _hosts(gateway, bound)
         app.endpoint = f"http://{_authority(*bound[0])}/mcp"
         app.public_url = _told(gateway, app.endpoint)

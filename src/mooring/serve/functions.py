@@ -23,17 +23,26 @@ def check_addition(plan: Plan, name: str, workspaces: tuple[str, ...] | None) ->
         raise ConfigError(fault)
 
 
-def with_functions(plan: Plan, servers: Mapping[str, tuple[str, ...] | None]) -> Plan:
-    """``plan`` with these function servers, each mounted in the workspaces named (None: in all)."""
+class FunctionServer(msgspec.Struct, frozen=True):
+    """Where functions are mounted."""
+
+    prefix: str
+    workspaces: tuple[str, ...] | None
+    """None: in all but those of agents."""
+
+
+def with_functions(plan: Plan, servers: Mapping[str, FunctionServer]) -> Plan:
+    """``plan`` with these function servers, each mounted in its workspaces."""
     if not servers:
         return plan
     variants = dict(plan.variants)
     workspaces = dict(plan.workspaces)
-    for name, chosen in servers.items():
+    for name, server in servers.items():
         variants[name] = Variant(
             id=name, server=name, kwargs="{}", digest=f"functions:{name}", launch=Functions(name), idle_timeout=0.0
         )
-        for workspace in workspaces.values() if chosen is None else [workspaces[w] for w in chosen if w in workspaces]:
-            mount = Mount(workspace.name, names.prefix_of(name), name, name)
+        chosen = [w for w in workspaces if w not in plan.agents] if server.workspaces is None else server.workspaces
+        for workspace in [workspaces[w] for w in chosen if w in workspaces]:
+            mount = Mount(workspace.name, server.prefix, name, name)
             workspaces[workspace.name] = msgspec.structs.replace(workspace, mounts=(*workspace.mounts, mount))
     return msgspec.structs.replace(plan, variants=variants, workspaces=workspaces)

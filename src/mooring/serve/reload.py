@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -22,6 +22,9 @@ from mooring.plugins.hooks import Resolver
 from mooring.serve.kinds import unsupported
 from mooring.serve.plugins import Plugins
 from mooring.serve.remembered import stamps
+
+if TYPE_CHECKING:
+    from mooring.config.schema import Loaded
 
 LOOK = 0.3
 """Seconds between two looks at the files. A change is applied when two looks agree, so not in the middle of a write.
@@ -55,6 +58,8 @@ class Configuration:
         self.read_at = 0
         """When the files were last read, nanoseconds since the epoch; 0: not yet."""
         self.plugins = Plugins(secrets.state)
+        self.edited: Callable[[Loaded], Loaded] | None = None
+        """What was changed at run time, beside the files: servers that agents were given, members of teams."""
         self._secrets = secrets
         self._texts = texts
 
@@ -69,6 +74,8 @@ class Configuration:
         if look:
             self.plugins.forget()
         loaded = load(self.file, self._texts, self.plugins.plugged)
+        if self.edited is not None:
+            loaded = self.edited(loaded)
         self._secrets.resolvers = self.plugins.collected.resolvers
         plan = resolve(loaded, fingerprint=self._secrets.fingerprint, unsupported=unsupported)
         return msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugins.problems))

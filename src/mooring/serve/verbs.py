@@ -107,6 +107,12 @@ class Verbs:
         """Library only; see ``facade.Mooring.add_server``."""
         await self._app.add_functions(name, tuple(functions), None if workspaces is None else tuple(workspaces))
 
+    def agents(self, handler: Any, models: Any) -> Any:
+        """Library only; see ``facade.Mooring.agents``."""
+        from mooring.serve.agents import agents
+
+        return agents(self._app, handler, models)
+
     async def status(self) -> StatusReport:
         app = self._app
         return StatusReport(

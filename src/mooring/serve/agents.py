@@ -1,0 +1,176 @@
+"""The ground that agents stand on: what the running parts of this process give them. Behind ``Mooring.agents``.
+
+Library only: the functions of an agent are functions of this process, and so is the one who answers its questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mooring.agents.edits import Edits, edited
+from mooring.agents.handler import Handler
+from mooring.agents.pool import AgentPool
+from mooring.config.home import Home
+from mooring.config.plan import Launch, Plan, Process, Variant
+from mooring.errors import ConfigError, Refused
+from mooring.launch.base import Launched
+from mooring.launch.functions import FunctionConnection, Served
+from mooring.nouns import InstanceKey, NewKey, Principal
+from mooring.relay.relay import Relay
+from mooring.relay.stewards import Stewards
+from mooring.relay.table import advertised
+from mooring.serve.app import App
+from mooring.serve.control import serving
+from mooring.serve.front import fronts
+from mooring.serve.functions import FunctionServer
+from mooring.serve.redacted import Redacted
+from mooring.serve.starter import kind
+from mooring.serve.verbs import Verbs
+from mooring.tasks import Tasks
+
+LOCAL = (("127.0.0.1", 0),)
+"""Where the endpoint for agents' programs listens: on this machine only, on any free port."""
+
+
+class Ground:
+    """Implements ``agents.pool.Changing``."""
+
+    def __init__(self, app: App, stack: AsyncExitStack, models: Mapping[str, Any]) -> None:
+        self.models = models
+        self._app = app
+        self._stack = stack
+        self._edits = Edits()
+        self._opening = asyncio.Lock()
+        self._served: dict[str, Served] = {}
+        self._private = ""
+        """Folder of the socket for shims; "" until it is wanted."""
+
+    @property
+    def plan(self) -> Plan:
+        return self._app.plan
+
+    @property
+    def relay(self) -> Relay:
+        return self._app.relay
+
+    @property
+    def stewards(self) -> Stewards:
+        return self._app.relay.stewards
+
+    def lend(self, workspace: str, name: str) -> NewKey:
+        return self._app.keys.lend(workspace, name)
+
+    def take_back(self, key_id: str) -> None:
+        self._app.keys.take_back(key_id)
+
+    async def endpoint(self) -> str:
+        async with self._opening:
+            if not self._app.endpoint:
+                await self._stack.enter_async_context(fronts(self._app, LOCAL))
+        return self._app.endpoint
+
+    async def shim(self, workspace: str) -> tuple[tuple[str, ...], dict[str, str]]:
+        async with self._opening:
+            if not self._private:
+                self._private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-"))
+                home = Home.below(self._private)
+                home.prepare()
+                attached = serving(home.socket, Verbs(self._app), self.relay, self._attached)
+                await self._stack.enter_async_context(attached)
+        argv = (sys.executable, "-m", "mooring", "stdio", "-w", workspace)
+        return argv, {"MOORING_HOME": self._private}
+
+    def _attached(self, workspace: str, registry: bool) -> Principal:
+        """A shim that an agent's program started. Only this user reaches the socket."""
+        if registry or workspace not in self.stewards:
+            raise Refused
+        return Principal(f"shim:{workspace}", workspace)
+
+    async def serve(self, workspace: str, prefix: str, served: Served | None) -> None:
+        name = own(workspace)
+        if served is not None:
+            self._served[name] = served
+        self._app.builtin.functions.serve(name, served)
+
+        def change() -> Callable[[], None]:
+            before = self._app.additions.functions.pop(name, None)
+            if served is not None:
+                self._app.additions.functions[name] = FunctionServer(prefix, (workspace,))
+            return lambda: None if before is None else self._app.additions.functions.update({name: before})
+
+        await self._app.change(change)
+        if served is not None:
+            await self.relisted(workspace)
+
+    async def relisted(self, workspace: str) -> None:
+        variant = self._app.plan.variants.get(own(workspace))
+        if variant is not None:
+            connection = FunctionConnection(self._served[variant.id])
+            await self._app.listed(variant, InstanceKey(variant.id, variant.digest), connection)
+
+    @asynccontextmanager
+    async def started(self, name: str, launch: Launch) -> AsyncGenerator[Launched]:
+        variant = Variant(f"agent-{name}", f"agent {name}", "{}", "", launch)
+        launcher = self._app.launchers[kind(variant)]
+        secrets = await asyncio.to_thread(self._app.secrets.fetch_all, launch)
+        async with launcher.launch(variant, InstanceKey(variant.id, ""), secrets) as launched:
+            shown = Redacted(launched, self._app.redact)
+            if isinstance(launch, Process):
+                shown.stderr.follow(lambda line: self._app.logs.add(variant.server, line))
+            yield shown
+
+    async def edit(self, change: Callable[[Edits], None]) -> None:
+        def applied() -> Callable[[], None]:
+            before = copy.deepcopy(self._edits)
+            change(self._edits)
+            self._app.configuration.edited = lambda loaded: edited(loaded, self._edits)
+
+            def undo() -> None:
+                self._edits = before
+
+            return undo
+
+        await self._app.change(applied)
+
+    async def route(self, workspace: str, servers: tuple[str, ...]) -> None:
+        def change(edits: Edits) -> None:
+            edits.routed[workspace] = tuple(dict.fromkeys((*edits.routed.get(workspace, ()), *servers)))
+
+        await self.edit(change)
+
+    def behind(self, workspace: str, tool: str) -> tuple[str, str] | None:
+        mounts = self._app.plan.workspaces[workspace].mounts if workspace in self._app.plan.workspaces else ()
+        listings = self._app.listings.of(self._app.plan.variants)
+        for mount in mounts:
+            listing = listings.get(mount.variant)
+            for item in listing.tools if listing is not None else ():
+                if advertised(mount.prefix, item.name) == tool:
+                    return mount.server, item.name
+        return None
+
+
+def own(workspace: str) -> str:
+    """The variant of an agent's own functions. No server can have this name, for its slash."""
+    return f"own:{workspace}"
+
+
+@asynccontextmanager
+async def agents(app: App, handler: Handler, models: Mapping[str, Any]) -> AsyncGenerator[AgentPool]:
+    """The agents of the configuration as long as the block lasts."""
+    if app.home is not None:
+        raise ConfigError("Agents run in the process that opened their Mooring, with mooring.open().")
+    async with AsyncExitStack() as stack, Tasks() as tasks:
+        ground = Ground(app, stack, models)
+        pool = AgentPool(ground, handler, tasks)
+        app.on_applied.append(pool.applied)
+        try:
+            yield pool
+        finally:
+            app.on_applied.remove(pool.applied)
+            await pool.close()
