@@ -88,6 +88,7 @@ class _Resolver:
         agents = self._agents(workspaces) if self.config.agents else {}
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused(agents.values())
+        litellm = self._litellm()
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
         teams = {name: team.members for name, team in self.config.teams.items()}
         return Plan(
@@ -99,7 +100,7 @@ class _Resolver:
             problems=tuple(self.problems),
             files=self.loaded.files,
             audit=policies.audit(self.config.audit, self.config.mcp_servers),
-            litellm=self._litellm(),
+            litellm=litellm,
             agents=agents,
             teams=teams,
         )
