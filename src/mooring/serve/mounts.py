@@ -14,8 +14,6 @@ import msgspec
 
 from mooring import __version__
 from mooring.config import names
-from mooring.config.kwargs import variant_id
-from mooring.config.launches import digest
 from mooring.config.plan import (
     REGISTRY,
     Functions,
@@ -60,6 +58,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def variant(self) -> str:
         """Id of the variant: workspaces that add the same with the same settings share it."""
+        from mooring.config.kwargs import variant_id  # with the whole schema; a boot without mounts does without
+
         return variant_id(self.server, {**self.settings, **self.environment})
 
 
@@ -70,6 +70,8 @@ def made(
     record: Record, fingerprint: Callable[[SecretRef], str | None], unsupported: Callable[[Launch], str]
 ) -> Variant:
     """What a record runs as. ``fingerprint`` and ``unsupported`` as for ``config.resolve``; may block."""
+    from mooring.config.launches import digest  # with the whole schema; a boot without mounts does without
+
     prints: dict[SecretRef, str | None] = {}
     reasons: list[str] = []
     for name, ref in references(record.launch).items():
