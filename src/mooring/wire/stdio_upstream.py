@@ -112,8 +112,8 @@ class _Pending(msgspec.Struct):
     caller: Caller | None = None
     token: bytes | None = None
     """The caller's own progress token, raw; towards the server it is the id."""
-    asking: int = 0
-    """How many of the server's questions seem to be its own, and wait."""
+    asking: set[bytes] = set()
+    """The server's questions, by id, that seem to be its own and wait."""
 
 
 class Channel(Protocol):
@@ -309,23 +309,25 @@ class StdioConnection(Generic[C]):
         else:
             request = self._only_request()
             ask = self._listener.asked if request is None or request.caller is None else request.caller.ask
-            question = asyncio.get_running_loop().create_task(self._question(raw_id, ask, method, params))
-            self._questions[raw_id] = question
             if request is not None:
-                request.asking += 1
+                request.asking.add(raw_id)
+            question = asyncio.get_running_loop().create_task(self._question(raw_id, request, ask, method, params))
+            self._questions[raw_id] = question
             question.add_done_callback(partial(self._settled, raw_id, request))
 
     def _settled(self, raw_id: bytes, request: _Pending | None, _: asyncio.Task[None]) -> None:
         self._questions.pop(raw_id, None)
         if request is not None:
-            request.asking -= 1
+            request.asking.discard(raw_id)
 
-    async def _question(self, raw_id: bytes, ask: Ask, method: str, params: bytes) -> None:
+    async def _question(self, raw_id: bytes, request: _Pending | None, ask: Ask, method: str, params: bytes) -> None:
         try:
             answer = await ask(method, params)
         except Exception as error:
             _log.warning("%s: a question got no answer: %s", self._name, error)
             answer = jsonrpc.failure(INTERNAL_ERROR, "no answer could be had")
+        if request is not None:  # now, not when this task is over: the server's next question may come before
+            request.asking.discard(raw_id)
         self._reply(raw_id, answer)
 
     def _reply(self, raw_id: bytes, answer: Answer) -> None:
