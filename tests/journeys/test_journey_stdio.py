@@ -200,9 +200,11 @@ async def test_a_daemon_that_is_ready_has_imported_nothing_heavy(
 ) -> None:
     """Command line, SDK, TLS and telemetry libraries are loaded when something needs them, not at boot. The second boot
     does not even read the configuration again."""
-    (tmp_path / "sitecustomize.py").write_text(WITNESS)
+    site = tmp_path / "site"  # of its own: a change beside it could be a plugin that was installed
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(WITNESS)
     record = tmp_path / "modules.json"
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(site))
     monkeypatch.setenv("WITNESS", str(record))
     home = Home.below(tmp_path / "home")
     home.prepare()
