@@ -8,7 +8,7 @@ import pytest
 from test_wire_http_kit import LIMIT, MODERN, serving
 
 
-def anyone(authorization, workspace, peer):
+def anyone(authorization, workspace, variant, peer):
     from mooring.nouns import Principal
 
     return Principal(key_id="local:test", workspace="default")
