@@ -125,6 +125,8 @@ def test_packages_run_by_npx_and_uvx(entry: Entry, argv: tuple[str, ...]) -> Non
         (package("pypi", "git+https://evil.example"), "no valid PyPI package"),
         (package("oci", "--privileged"), "no valid image"),
         (package("npm", "it", registryBaseUrl="https://evil.example"), "only public registries"),
+        (package("npm", "it", registryBaseUrl="https://npmjs.example"), "only public registries"),
+        (package("npm", "it", registryBaseUrl="https://org"), "only public registries"),
         (with_option("npm", "it", "--node-options", "x"), "does not pass on"),
         (with_option("pypi", "it", "--from", "it-other"), "another package"),
         (with_option("pypi", "it", "--with", "--index-url=x"), "no valid --with"),

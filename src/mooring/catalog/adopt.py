@@ -30,7 +30,15 @@ _REQUIREMENT = re.compile(r"[a-z0-9][\w.,<>=!~*\[\] -]*", re.I | re.A)
 """Such as ``mcp<2``: for what older servers need."""
 _SETTLED = {"npm": ("-y", "--yes", "-q", "--quiet"), "pypi": (), "container": ("-i", "--interactive", "--rm", "--init")}
 """Options that change nothing here."""
-_DEFAULT_REGISTRIES = ("", "https://registry.npmjs.org", "https://pypi.org", "https://docker.io")
+_PUBLIC = {"npm": "npmjs", "pypi": "pypi"}
+"""Second-level domain, below ``org``, of the public registry of each package type."""
+
+
+def _is_public(url: str, method: Launch) -> bool:
+    """Whether ``url`` says nothing, or is the public registry, which the machine's own npx or uvx asks in its way. The
+    same name elsewhere may be another program."""
+    host = urlsplit(url).hostname or ""
+    return not url or (url.startswith("https://") and host.split(".")[-2:] == [_PUBLIC.get(method), "org"])
 
 
 class NotLaunchable(ConfigError):
@@ -154,7 +162,7 @@ class _Maker:
         )
 
     def process(self, package: Package, method: Launch) -> Process:
-        if package.registry_base_url.rstrip("/") not in _DEFAULT_REGISTRIES:
+        if not _is_public(package.registry_base_url, method):
             raise NotLaunchable(
                 f'"{self._entry.id}" comes from {package.registry_base_url}; only public registries are used.'
             )
