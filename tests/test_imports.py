@@ -22,6 +22,7 @@ LAYERS = {
     "catalog.shelf": RUN,
     "catalog.refresh": RUN,
     "wire.jsonrpc": DECIDE,
+    "wire.lenient": DECIDE,
     "wire.connection": DECIDE,
     "wire.session": DECIDE,
     "wire.eras": DECIDE,

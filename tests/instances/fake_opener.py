@@ -10,7 +10,8 @@ from typing import Any
 
 from mooring.config.plan import Process, Timeouts, Variant
 from mooring.errors import Crashed
-from mooring.instances.pool import Birth, Pool, Running
+from mooring.instances.opener import Birth, Running
+from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.observe.events import Event, Events
 from mooring.wire.connection import Caller, Connection

@@ -10,7 +10,8 @@ import pytest
 from fake_opener import BOUND, Bench, Recorder, until, variant
 
 from mooring.errors import Unavailable
-from mooring.instances.pool import Pool, Running
+from mooring.instances.opener import Running
+from mooring.instances.pool import Pool
 from mooring.observe.events import Events
 
 IDLER = variant(idle_timeout=0.05)

@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.config.plan import Variant
 from mooring.errors import MooringError
-from mooring.instances.pool import Lease, Pool
+from mooring.instances.lease import Lease
+from mooring.instances.pool import Pool
 from mooring.nouns import InstanceKey
 from mooring.observe.events import Event, Events
 from mooring.wire.connection import Connection

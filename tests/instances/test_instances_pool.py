@@ -9,7 +9,7 @@ import pytest
 from fake_opener import BOUND, Bench, FakeListener, until, variant
 
 from mooring.errors import BackingOff, Crashed, LaunchMissing, MooringError, StartFailed, Unavailable
-from mooring.instances.pool import Demand
+from mooring.instances.opener import Demand
 
 TIME = variant()
 KEY = TIME.key()

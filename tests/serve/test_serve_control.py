@@ -78,7 +78,7 @@ async def serving(folder: Path) -> AsyncGenerator[Socket]:
     home = Home(str(folder), str(folder / "s"), str(folder / "r"))
     home.prepare()
     async with library.opened({}) as verbs, AsyncExitStack() as stack:
-        await stack.enter_async_context(control.serving(home.socket, verbs, verbs._app.relay, attach))
+        await stack.enter_async_context(control.serving(home.socket, lambda: verbs, verbs._app.relay, attach))
         yield Socket(home, verbs, stack)
 
 

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from mooring.wire import jsonrpc
+from mooring.wire import jsonrpc, lenient
 from mooring.wire.jsonrpc import Answer, BadFrame, Envelope, decode, members, replace
 
 any_text = st.text('ab_"\\/,:{}[] \n\x00é€😀\ud800', max_size=6)  # lone surrogates included
@@ -68,13 +68,13 @@ def test_members_are_those_of_the_standard_library(value: dict[str, Any], layout
     for key, part in parts.items():
         assert json.loads(bytes(part)) == value[key]
         assert bytes(part) in raw
-    assert jsonrpc._split(raw) == parts
+    assert lenient.members(raw) == parts
 
 
 @given(objects.map(dump) | fragments | st.binary(max_size=30))
 def test_the_slow_way_refuses_what_the_standard_library_refuses(raw: bytes) -> None:
     try:
-        parts = jsonrpc._split(raw)
+        parts = lenient.members(raw)
     except ValueError:
         with pytest.raises(ValueError):  # noqa: PT011  (JSON and UTF-8 errors alike)
             assert isinstance(json.loads(raw.decode(), parse_constant=_refuse), dict) or _fail()

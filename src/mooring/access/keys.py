@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
-import hmac
 import os
 import time
 from collections.abc import Callable, Collection
@@ -78,9 +76,11 @@ class Keys:
 
     def principal(self, token: str) -> Principal:
         """Who holds this token. Raises Unauthenticated; only the holder of a real key learns that it has expired."""
+        from hmac import compare_digest
+
         hashed = _hash(token)
         known = self._known.get(hashed[:8])
-        if known is None or not hmac.compare_digest(known.hash, hashed):
+        if known is None or not compare_digest(known.hash, hashed):
             raise Unauthenticated
         if self._expired(known.row):
             raise Unauthenticated(f"The key {known.row.id} has expired; make a new one with: mooring key create.")
@@ -274,7 +274,9 @@ def _new_id() -> str:
 
 
 def _hash(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    from hashlib import sha256
+
+    return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
 def _json(values: tuple[str, ...]) -> str:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from mooring.access import definitions
 from mooring.errors import ConfigError
 from mooring.nouns import Item, PinRow
 from mooring.observe.events import Event, Events
@@ -75,6 +74,8 @@ class Pins:
             return changed
 
     async def _compare(self, variant: str, server: str, tools: tuple[Item, ...]) -> bool:
+        from mooring.access import definitions
+
         known = {pin.tool: pin for pin in await self._pins(variant)}
         now = {item.name: definitions.canonical(item) for item in tools}
         if not known:
@@ -142,6 +143,8 @@ class Pins:
         if pin.pending is None:
             data = {"tool": pin.tool, "what": "it is as it was pinned again"}
         else:
+            from mooring.access import definitions
+
             diff = definitions.difference(pin.definition, pin.pending)
             data = {"tool": pin.tool, "what": pin.why, "diff": diff[:DIFF_LIMIT]}
         self._events.emit(Event("pin.changed", self._clock(), "", server, variant, data=data))
@@ -149,6 +152,8 @@ class Pins:
 
 def _compared(tool: str, now: str, known: Pin | None, gone: Mapping[str, str]) -> Pin:
     """The pin of a tool that is listed as ``now``: the known one when nothing is new about it."""
+    from mooring.access import definitions
+
     if known is None:
         former = definitions.former_name(now, gone)
         return Pin(tool, None, now, f"it was called {former}" if former else "it is new")
@@ -162,6 +167,8 @@ def _compared(tool: str, now: str, known: Pin | None, gone: Mapping[str, str]) -
 
 
 def _row(server: str, variant: str, pin: Pin) -> PinRow:
+    from mooring.access import definitions
+
     shown = pin.definition if pin.pending is None else pin.pending
     return PinRow(
         server=server,

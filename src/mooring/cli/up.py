@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from importlib import import_module
+from typing import cast
 
 from mooring.launch.start import start_keeper
 
@@ -16,6 +18,7 @@ def up(config: str | None) -> int:
         return 2
     started = start_keeper()
     gc.disable()  # what imports make stays for good: looking for garbage in it takes 6 % of the boot
+    _import_msgspec()
     import uvloop
 
     from mooring.errors import MooringError
@@ -26,3 +29,13 @@ def up(config: str | None) -> int:
     except MooringError as error:
         sys.stderr.write(f"mooring: {error}\n")
         return error.exit_code
+
+
+def _import_msgspec() -> None:
+    """Without ``typing_extensions``: msgspec takes it when it is installed, has no need of it in these versions of
+    Python, and it takes 2 ms, a third of what msgspec itself does."""
+    hidden = cast("dict[str, object]", sys.modules)
+    before = hidden.setdefault("typing_extensions", None)
+    import_module("msgspec")
+    if before is None:
+        del hidden["typing_extensions"]

@@ -6,8 +6,6 @@ secret``. Values are returned to the caller and kept nowhere; errors name the re
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import os
 import signal
 import subprocess
@@ -80,6 +78,9 @@ class Secrets:
         value = self._find(ref)
         if value is None:
             return None
+        import hashlib
+        import hmac
+
         return hmac.new(self.installation_key(), value.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
     def installation_key(self) -> bytes:

@@ -17,8 +17,8 @@ from mooring.config.plan import Variant
 from mooring.errors import BackingOff, Busy, MooringError, Unavailable
 from mooring.instances import failures, rules
 from mooring.instances.lease import Lease
-from mooring.instances.life import Life, Means
-from mooring.instances.opener import QUEUE, Demand, Running
+from mooring.instances.life import Life
+from mooring.instances.opener import QUEUE, Demand, Means, Running
 from mooring.instances.state import Record, move
 from mooring.nouns import InstanceKey, InstanceRow, State
 from mooring.observe.events import Event

@@ -7,44 +7,20 @@ to its instance and decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Protocol
-
-import msgspec
 
 from mooring.config.plan import Variant
 from mooring.instances import rules
 from mooring.instances.chores import Chores
 from mooring.instances.failures import crash_reason
-from mooring.instances.health import Complete, alive
-from mooring.instances.opener import Birth, Demand, Opener, Running
-from mooring.instances.room import Room
+from mooring.instances.health import alive
+from mooring.instances.opener import Birth, Demand, Means, Running
 from mooring.nouns import InstanceKey
-from mooring.observe.events import Events
-from mooring.wire.connection import Connection
 
 LAST_WORDS = 0.5
 """Seconds after a crash for the rest: answers still in the pipe, the exit code."""
-
-
-class Means(msgspec.Struct, frozen=True):
-    """What a pool gives to each of its instances."""
-
-    open: Opener
-    listed: Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
-    complete: Complete
-    events: Events
-    clock: Callable[[], float]
-    permits: asyncio.Semaphore
-    """Limits starts under way."""
-    room: Room
-    """Limits what runs."""
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
-    """Runs an owner task; the pool awaits it."""
-    forget: Callable[[InstanceKey], None]
-    """Drops an instance that is gone for good."""
 
 
 class Owner(Protocol):

@@ -7,7 +7,6 @@ that fails is reported and costs the others nothing. Source: MCP "Pagination" an
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 
 import msgspec
@@ -26,7 +25,6 @@ LIST_LIMIT = 25.0
 """Seconds for one list with all its pages."""
 
 _END = (b"null", b'""')
-_scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -187,20 +185,8 @@ def _elements(raw: Raw | None) -> list[Raw]:
     except msgspec.ValidationError:
         raise BadFrame("the list is not an array") from None
     except msgspec.DecodeError:
-        pass  # legal JSON that msgspec rejects: a lone surrogate in a string
-    source = bytes(raw).decode().strip()
-    if not source.startswith("["):
-        raise BadFrame("the list is not an array")
-    found: list[Raw] = []
-    at = 1
-    while (at := _past(source, at, " \t\r\n,")) < len(source) and source[at] != "]":
-        start = at
-        _, at = _scan(source, start)
-        found.append(Raw(source[start:at].encode()))
-    return found
-
-
-def _past(source: str, at: int, skipped: str) -> int:
-    while source[at : at + 1] and source[at] in skipped:
-        at += 1
-    return at
+        from mooring.wire import lenient
+    try:
+        return lenient.elements(bytes(raw))
+    except ValueError:
+        raise BadFrame("the list is not an array") from None

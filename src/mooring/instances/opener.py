@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from mooring.config.plan import Timeouts, Variant
 from mooring.instances import rules
+from mooring.instances.health import Complete
+from mooring.instances.room import Room
 from mooring.launch.base import Launched
 from mooring.nouns import Era, InstanceKey
+from mooring.observe.events import Events
 from mooring.wire.connection import Connection, Listener
 
 QUEUE = "queue"
@@ -104,3 +107,21 @@ class Birth:
 Opener = Callable[[Variant, InstanceKey, Birth], AbstractAsyncContextManager[Running]]
 """Starts the server and opens its conversation; leaving the block means the server is gone. Raises any MooringError;
 whatever was begun is undone then. Each step of its ending is bounded."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What a pool gives to each of its instances."""
+
+    open: Opener
+    listed: Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
+    complete: Complete
+    events: Events
+    clock: Callable[[], float]
+    permits: asyncio.Semaphore
+    """Limits starts under way."""
+    room: Room
+    """Limits what runs."""
+    spawn: Callable[[Coroutine[Any, Any, None]], None]
+    """Runs an owner task; the pool awaits it."""
+    forget: Callable[[InstanceKey], None]
+    """Drops an instance that is gone for good."""

@@ -10,23 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mooring.config.plan import Variant
 from mooring.errors import Unavailable
 from mooring.instances import rules
-from mooring.instances.chores import Chores
 from mooring.instances.health import Complete, as_is
-from mooring.instances.instance import Instance
-from mooring.instances.lease import Lease
-from mooring.instances.life import Means
-from mooring.instances.opener import Birth, Demand, Opener, Running
+from mooring.instances.opener import Demand, Means, Opener
 from mooring.instances.room import Room
 from mooring.nouns import InstanceKey, InstanceRow
 from mooring.observe.events import Events
 from mooring.wire.connection import Connection
 
-__all__ = ["Birth", "Demand", "Instance", "Lease", "Listed", "Opener", "Pool", "Running"]
+if TYPE_CHECKING:
+    from mooring.instances.chores import Chores
+    from mooring.instances.instance import Instance
+    from mooring.instances.lease import Lease
 
 CANCELLED_LIMIT = 2.0
 """Seconds for owner tasks that had to be cancelled at the very end."""
@@ -90,6 +89,8 @@ class Pool:
             self._admit(variant, key)
             instance = self._instances.get(key)
             if instance is None:
+                from mooring.instances.instance import Instance  # not before the first server starts
+
                 instance = self._instances[key] = Instance(key, variant, self._means)
             lease = await instance.wanted(variant, demand)
             if lease is not None:

@@ -7,7 +7,6 @@ the process. Never forgets a rotated value early: an old secret is a secret stil
 from __future__ import annotations
 
 import re
-from json.encoder import encode_basestring, encode_basestring_ascii
 
 MASK = "****"
 MIN_LENGTH = 4
@@ -49,6 +48,8 @@ class Redactor:
 
 def _forms(value: str) -> set[str]:
     """How a value may appear in text."""
+    from json.encoder import encode_basestring, encode_basestring_ascii  # a daemon without secrets never needs it
+
     pieces = {value, value.strip(), *(line.strip() for line in value.splitlines())}
     return {
         form

@@ -13,7 +13,9 @@ from msgspec import Raw
 from mooring.access.limits import Limits
 from mooring.config.plan import Remote, Variant
 from mooring.errors import Crashed, MooringError, Refused, TimedOut
-from mooring.instances.pool import Demand, Lease, Pool
+from mooring.instances.lease import Lease
+from mooring.instances.opener import Demand
+from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.relay import bridge, refusals
 from mooring.relay.exchange import Exchange

@@ -13,7 +13,7 @@ import asyncio
 from weakref import WeakKeyDictionary
 
 from mooring.errors import MooringError
-from mooring.instances.pool import Lease
+from mooring.instances.lease import Lease
 from mooring.wire import eras, jsonrpc
 from mooring.wire.connection import Connection
 from mooring.wire.session import Request

@@ -8,30 +8,26 @@ It knows nothing of bytes on a wire (``wire``) or of lifetimes (``instances``).
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from mooring.access.limits import Limits
 from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
 from mooring.plugins.hooks import Guard
-from mooring.relay.calls import Calls
-from mooring.relay.confirm import Confirm
 from mooring.relay.ending import Ending
-from mooring.relay.extensions import Extensions
 from mooring.relay.first_look import FirstLooks
-from mooring.relay.forward import Forward
-from mooring.relay.greetings import Greetings
-from mooring.relay.guards import Guarded
-from mooring.relay.handles import Handles
 from mooring.relay.parked import Parked
-from mooring.relay.resources import Resources
-from mooring.relay.stewards import Stewards
 from mooring.relay.subscriptions import Subscriptions
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Request, Session
+
+if TYPE_CHECKING:
+    from mooring.relay.methods import Methods
+    from mooring.relay.stewards import Stewards
 
 _OWN = frozenset(("notifications/initialized", "notifications/progress"))
 """Notifications that end here: the handshake is Mooring's own, and so are progress tokens."""
@@ -59,42 +55,19 @@ class Relay:
         self.stewards: Stewards = {}
         """Those who look at the tool calls of a workspace first."""
         self._ending = Ending()
-        limits = Limits()
-        forward = Forward(views, pool, watching, parked, limits)
-        handles = Handles()
-        guarded = Guarded(forward, guards) if guards else forward
-        calls = Calls(views, looks, guarded, handles, Confirm(parked, events), limits, events, self.stewards)
-        self._extensions = extensions = Extensions(views, forward, handles)
-        resources = Resources(views, looks, forward, subscriptions, watching)
-        greetings = Greetings(views, looks, self.stewards, version)
-        self._methods: dict[str, Callable[[Request], Awaitable[Answer]]] = {
-            "tools/call": calls.tool,
-            "prompts/get": calls.prompt,
-            "completion/complete": calls.complete,
-            "resources/read": resources.read,
-            "resources/subscribe": resources.subscribe,
-            "resources/unsubscribe": resources.unsubscribe,
-            "subscriptions/listen": resources.listen,
-            "initialize": greetings.initialize,
-            "server/discover": greetings.discover,
-            "tools/list": greetings.list,
-            "prompts/list": greetings.list,
-            "resources/list": greetings.list,
-            "resources/templates/list": greetings.list,
-            "ping": greetings.ping,
-            "logging/setLevel": greetings.set_level,
-            "tasks/get": extensions.task,
-            "tasks/result": extensions.task,
-            "tasks/update": extensions.task,
-            "tasks/cancel": extensions.task,
-            "tasks/list": extensions.unlisted,
-        }
+        self._parts = views, pool, looks, subscriptions, watching, parked, events, version, guards
+
+    @cached_property
+    def methods(self) -> Methods:
+        """What serves requests, loaded for the first: a daemon is ready before it can serve, and serves when asked."""
+        from mooring.relay.methods import Methods
+
+        return Methods(*self._parts, self.stewards)
 
     async def handle(self, request: Request) -> Answer:
         """Answer any request. Raises Refused when the caller's workspace is gone."""
-        serve = self._methods.get(request.method, self._extensions.unknown)
         try:
-            return await self._ending.run(request, serve)
+            return await self._ending.run(request, self.methods.of(request.method))
         except jsonrpc.BadFrame as error:
             return jsonrpc.failure(error.code, f"{request.method}: {error}")
 
@@ -106,7 +79,7 @@ class Relay:
     def notified(self, session: Session, method: str, params: bytes) -> None:
         """A client's notification that its front does not handle itself."""
         if method not in _OWN:
-            self._extensions.notified(session, method, params)
+            self.methods.extensions.notified(session, method, params)
 
     def opened(self, session: Session) -> None:
         """A session began: it hears list changes until it ends."""

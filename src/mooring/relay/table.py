@@ -7,7 +7,6 @@ rewritten. Names that clash are withdrawn, all of them, and reported. Source: de
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -65,7 +64,9 @@ def advertised(prefix: str, name: str) -> str:
     shown = f"{prefix}_{''.join(char if char in _LEGAL else '_' for char in name)}"
     if len(shown) <= NAME_LIMIT:
         return shown
-    digest = hashlib.sha256(prefix.encode() + b"\0" + name.encode("utf-8", "surrogatepass")).digest()
+    from hashlib import sha256
+
+    digest = sha256(prefix.encode() + b"\0" + name.encode("utf-8", "surrogatepass")).digest()
     return f"{shown[:_KEPT]}_{base64.b32encode(digest[:5]).decode().lower()}"
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mooring.config.plan import Plan
 from mooring.errors import MooringError
-from mooring.instances.pool import Lease
 from mooring.nouns import InstanceKey
 from mooring.relay import bridge, refusals
 from mooring.relay.subscriptions import Target
@@ -23,6 +23,9 @@ from mooring.tasks import Tasks
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Connection
 from mooring.wire.jsonrpc import Answer
+
+if TYPE_CHECKING:
+    from mooring.instances.lease import Lease
 
 GRACE = 5.0
 """Seconds that subscribing, or taking a subscription back, may take."""
@@ -32,7 +35,7 @@ PAUSE = 1.0
 _UPDATED = "notifications/resources/updated"
 _DONE = Answer(result=jsonrpc.EMPTY)
 _OVERDUE = jsonrpc.failure(jsonrpc.INTERNAL_ERROR, f"the server did not take the subscription within {GRACE:g} s")
-Take = Callable[[], Awaitable[Lease]]
+Take = Callable[[], "Awaitable[Lease]"]
 
 
 class _Watch:

@@ -31,7 +31,6 @@ from mooring.serve.front import fronts
 from mooring.serve.functions import FunctionServer
 from mooring.serve.redacted import Redacted
 from mooring.serve.starter import kind
-from mooring.serve.verbs import Verbs
 from mooring.tasks import Tasks
 
 LOCAL = (("127.0.0.1", 0),)
@@ -81,7 +80,7 @@ class Ground:
                 self._private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-"))
                 home = Home.below(self._private)
                 home.prepare()
-                attached = serving(home.socket, Verbs(self._app), self.relay, self._attached)
+                attached = serving(home.socket, lambda: self._app.verbs, self.relay, self._attached)
                 await self._stack.enter_async_context(attached)
         argv = (sys.executable, "-m", "mooring", "stdio", "-w", workspace)
         return argv, {"MOORING_HOME": self._private}

@@ -22,7 +22,6 @@ from mooring.access.pins import Pins
 from mooring.config.names import prefix_of
 from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
-from mooring.instances.listing import take
 from mooring.instances.pool import Pool
 from mooring.instances.spares import Spares
 from mooring.launch.base import Launcher
@@ -62,6 +61,7 @@ if TYPE_CHECKING:
     from mooring.export.base import Offer
     from mooring.export.litellm import LiteLLM
     from mooring.serve.registry import Registry
+    from mooring.serve.verbs import Verbs
 
 LIST_SHARE = 0.8
 """Part of ``timeouts.discover`` that one list may take, so that a hung list does not cost the others."""
@@ -185,6 +185,13 @@ class App:
         if self.home is None:
             raise ConfigError("Only the daemon keeps LiteLLM in step; start it with: mooring up")
         return LiteLLM(self.store, Vault(self.secrets, self.keys))
+
+    @cached_property
+    def verbs(self) -> Verbs:
+        """What the control socket and the library ask for by name."""
+        from mooring.serve.verbs import Verbs
+
+        return Verbs(self)
 
     def offer(self) -> Offer:
         """What exporters tell others."""
@@ -323,6 +330,8 @@ class App:
 
     async def listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
         """Called at every ``ready`` and after a list change: ask, keep, tell."""
+        from mooring.instances.listing import take  # not before the first server runs
+
         before = self.listings.get(variant)
         listing = await take(
             connection,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from mooring.launch.base import Launcher, Report
 from mooring.launch.functions import FunctionsLauncher
 from mooring.launch.kept import Keeper
-from mooring.launch.process import ProcessLauncher
-from mooring.launch.remote import RemoteLauncher
+from mooring.launch.lazily import Processes, Remotes
 from mooring.plugins.hooks import Context, hookimpl
 from mooring.serve.containers import Containers
 
@@ -31,13 +30,13 @@ class Builtin:
     ) -> None:
         self.functions = FunctionsLauncher()
         self.containers = containers
-        self._process = ProcessLauncher(keeper, report)
+        self._launchers = (Processes(keeper, report), containers, Remotes(), self.functions)
         self._exporters = [LiteLLMExporter(litellm)] if litellm else []
 
     @hookimpl
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
         """Processes, containers, remotes, and functions of this process."""
-        return [self._process, self.containers, RemoteLauncher(), self.functions]
+        return self._launchers
 
     @hookimpl
     def mooring_catalog_sources(self, context: Context) -> Sequence[SourceKind]:

@@ -6,7 +6,6 @@ Made by ``serve.app``, which tells it the plan after boot and after each reload.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
@@ -68,7 +67,7 @@ class Containers:
     def _installation(self) -> str:
         """What tells the containers of this home from those of any other."""
         if self._home is None:
-            return secrets.token_hex(8)
+            return os.urandom(8).hex()
         from mooring.config.secrets import Secrets
         from mooring.launch.runtime import installation_id
 

@@ -15,17 +15,19 @@ import struct
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from mooring.errors import ConfigError, MooringError, Refused
 from mooring.nouns import Principal
-from mooring.serve.verbs import Verbs, failure
 from mooring.tasks import Tasks
 from mooring.wire import jsonrpc
 from mooring.wire.lines import Lines
 from mooring.wire.session import Handler
+
+if TYPE_CHECKING:
+    from mooring.serve.verbs import Verbs
 
 LINE_LIMIT = 64 << 20
 """Bytes of one line from a client."""
@@ -52,9 +54,15 @@ class ControlConnection(asyncio.Protocol):
     """One connection. Its tasks end with it."""
 
     def __init__(
-        self, verbs: Verbs, handler: Handler, attach: Attach, tasks: Tasks, connections: set[ControlConnection]
+        self,
+        verbs: Callable[[], Verbs],
+        handler: Handler,
+        attach: Attach,
+        tasks: Tasks,
+        connections: set[ControlConnection],
     ) -> None:
-        """``handler`` answers the requests of shims; ``tasks`` owns the conversations and the verbs."""
+        """``verbs`` are loaded for the first that is asked for; ``handler`` answers the requests of shims; ``tasks``
+        owns the conversations and the verbs."""
         self._verbs = verbs
         self._handler = handler
         self._attach = attach
@@ -141,7 +149,7 @@ class ControlConnection(asyncio.Protocol):
                 self._send({"method": "heard", "params": [asked.id, what, data]})
 
         try:
-            result = await self._verbs.invoke(asked.method, asked.params, heard)
+            result = await self._verbs().invoke(asked.method, asked.params, heard)
         except Exception as error:  # the error boundary of a verb: its asker gets it, the daemon goes on
             self._send({"id": asked.id, "error": failure(error)})
         else:
@@ -150,6 +158,13 @@ class ControlConnection(asyncio.Protocol):
     def _send(self, message: dict[str, Any]) -> None:
         if not self._transport.is_closing():
             self._transport.write(jsonrpc.text({"jsonrpc": "2.0", **message}) + b"\n")
+
+
+def failure(error: Exception) -> dict[str, Any]:
+    """An exception as the error member of a control answer."""
+    if isinstance(error, MooringError):
+        return {"code": -32000, "message": str(error), "data": {**error.facts(), "exit_code": error.exit_code}}
+    return {"code": -32603, "message": f"{type(error).__name__}: {error}", "data": {"kind": "internal"}}
 
 
 def same_user(sock: socket.socket) -> bool:
@@ -162,7 +177,9 @@ def same_user(sock: socket.socket) -> bool:
 
 
 @asynccontextmanager
-async def serving(path: str, verbs: Verbs, handler: Handler, attach: Attach) -> AsyncGenerator[None, None]:
+async def serving(
+    path: str, verbs: Callable[[], Verbs], handler: Handler, attach: Attach
+) -> AsyncGenerator[None, None]:
     """Serve the control socket at ``path`` as long as the block lasts; a stale socket of a dead daemon is replaced
     (the caller holds the lock of this home)."""
     # Bound elsewhere and moved into place once it listens: whoever sees the socket can connect to it.

@@ -18,7 +18,6 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
-from mooring.access.expiry import expiring
 from mooring.config.home import Home
 from mooring.config.plan import REGISTRY
 from mooring.config.secrets import Secrets
@@ -28,12 +27,14 @@ from mooring.launch.start import Started
 from mooring.nouns import NewKey, Principal
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import open_log
-from mooring.serve import banner, control, reload, upstream
+from mooring.serve import control, reload
 from mooring.serve.app import App
 from mooring.serve.front import fronts
-from mooring.serve.verbs import Verbs
 from mooring.store.sqlite import SqliteStore
 from mooring.tasks import Tasks
+
+SETTLE = 0.02
+"""Seconds from readiness to what nobody waits for."""
 
 _log = logging.getLogger("mooring")
 
@@ -70,7 +71,7 @@ async def running(home: Home, file: str, started: Started | None = None) -> Asyn
         app = App(reload.Configuration(file, secrets, home), store, secrets, keeper, redact)
         await app.start(stack)
         await stack.enter_async_context(fronts(app))
-        serving = control.serving(home.socket, Verbs(app), app.relay, partial(_attach, app))
+        serving = control.serving(home.socket, lambda: app.verbs, app.relay, partial(_attach, app))
         await stack.enter_async_context(serving)
         yield app
 
@@ -86,19 +87,28 @@ async def run(config: str | None, started: Started | None = None) -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, app.stopping.set)
             loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(_reload(app)))
-            _say(banner.banner(app.plan, app.endpoint, await _first_key(app)))
             app.look()
-            upstream.prepare()
-            tasks.create_task(_tell_tools(app))
-            tasks.create_task(app.remember())
-            tasks.create_task(expiring(app.keys))
-            tasks.create_task(_export(app, tasks))
-            gc.freeze()  # modules and plan are never garbage; each full collection would walk them
-            gc.enable()  # ``cli.up`` turned it off
+            tasks.create_task(_settle(app, tasks))
             async with reload.watching(lambda: app.plan.files, app.reload):
                 await app.stopping.wait()
             await app.relay.stop()  # while the fronts are open: whoever waits gets an answer
     return 0
+
+
+async def _settle(app: App, tasks: Tasks) -> None:
+    """Whatever a boot can do without, once those who waited for it have been served."""
+    await asyncio.sleep(SETTLE)
+    from mooring.access.expiry import expiring
+    from mooring.serve import banner, upstream
+
+    _say(banner.banner(app.plan, app.endpoint, await _first_key(app)))
+    tasks.create_task(_tell_tools(app))
+    tasks.create_task(expiring(app.keys))
+    tasks.create_task(_export(app, tasks))
+    await app.remember()
+    upstream.prepare()
+    gc.freeze()  # modules and plan are never garbage; each full collection would walk them
+    gc.enable()  # ``cli.up`` turned it off
 
 
 async def _export(app: App, tasks: Tasks) -> None:
@@ -116,6 +126,8 @@ async def _export(app: App, tasks: Tasks) -> None:
 
 async def _tell_tools(app: App) -> None:
     """Once the servers have been looked at, tell which tools there are."""
+    from mooring.serve import banner
+
     await app.looks.done()
     _say(banner.tools({name: app.views.table(name) for name in app.plan.workspaces}))
 

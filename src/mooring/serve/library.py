@@ -38,7 +38,7 @@ async def opened(config: str | Path | Mapping[str, Any]) -> AsyncGenerator[Verbs
         app = App(Configuration(file, secrets, None, texts), store, secrets, keeper, redact)
         await app.start(stack)
         app.look()
-        yield Verbs(app)
+        yield app.verbs
 
 
 def _source(config: str | Path | Mapping[str, Any], own: Path) -> tuple[str, dict[str, str] | None]:

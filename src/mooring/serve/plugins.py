@@ -5,7 +5,6 @@ Owned by ``serve.reload.Configuration``. Plugins that only bring MCP servers are
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ class Plugins:
         """Changes when anything about the plugins does; "" while that is unknown."""
         if self._installed is None:
             return ""
-        return hashlib.sha256(msgspec.json.encode(self._installed)).hexdigest()
+        return msgspec.json.encode(self._installed).decode()
 
     @property
     def installed(self) -> Installed:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from mooring.config.diff import diff
 from mooring.config.home import Home
 from mooring.config.plan import Plan, SecretRef
 from mooring.nouns import ReloadReport
@@ -83,6 +82,8 @@ class Configuration:
 
 def changes_report(old: Plan, new: Plan) -> ReloadReport:
     """What applying ``new`` changes, by server and workspace names. Pure."""
+    from mooring.config.diff import diff
+
     changes = diff(old, new)
     return ReloadReport(
         applied=True,

@@ -185,8 +185,10 @@ class _Stray:
 
 
 def prepare() -> None:
-    """Load what the first start of a process needs. Called once the daemon serves: its boot does without."""
-    import_module("mooring.wire.stdio_upstream")
+    """Load what the first call and the first start of a process need. Called once the daemon serves: its boot does
+    without."""
+    for name in ("relay.methods", "instances.instance", "instances.listing", "launch.process", "wire.stdio_upstream"):
+        import_module(f"mooring.{name}")
 
 
 def _load_http() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mooring import __version__
-from mooring.errors import ConfigError, MooringError, UpstreamProtocol
+from mooring.errors import ConfigError, UpstreamProtocol
 from mooring.nouns import (
     ActiveMount,
     ApprovalRow,
@@ -356,10 +356,3 @@ def _tool_row(route: Route) -> ToolRow:
         output_schema=listed.output_schema,
         annotations=listed.annotations,
     )
-
-
-def failure(error: Exception) -> dict[str, Any]:
-    """An exception as the error member of a control answer."""
-    if isinstance(error, MooringError):
-        return {"code": -32000, "message": str(error), "data": {**error.facts(), "exit_code": error.exit_code}}
-    return {"code": -32603, "message": f"{type(error).__name__}: {error}", "data": {"kind": "internal"}}

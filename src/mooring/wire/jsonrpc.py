@@ -2,16 +2,16 @@
 
 The envelope is decoded, payloads stay raw: ``params``, ``result`` and ``error`` are the very bytes the peer wrote, so
 nothing is lost that Mooring does not know (30-digit integers, lone surrogates, fields of later revisions). Editing one
-member of a payload rebuilds only the object that holds it, from its raw members.
+member of a payload rebuilds only the object that holds it, from its raw members. What msgspec refuses, such as lone
+surrogates, goes through ``wire.lenient``, which is loaded for the first of its kind.
 
 Source: JSON-RPC 2.0; MCP 2025-11-25 and 2026-07-28 "Messages".
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -52,15 +52,9 @@ class BadFrame(ValueError):
         self.raw_id = raw_id
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
 _envelope = msgspec.json.Decoder(Envelope)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
-_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant).raw_decode
-_SPACE = " \t\n\r"
 
 
 def decode(frame: bytes | bytearray | memoryview) -> Envelope:
@@ -97,8 +91,10 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
         pass
     except RecursionError:
         raise BadFrame("nested too deep", INVALID_PARAMS) from None
+    from mooring.wire import lenient
+
     try:
-        return _split(bytes(raw))
+        return lenient.members(bytes(raw))
     except ValueError:
         raise BadFrame("an object was expected", INVALID_PARAMS) from None
     except RecursionError:
@@ -119,52 +115,15 @@ def _decode_envelope(frame: bytes) -> Envelope:
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
-        parts = _split(frame)
+        from mooring.wire import lenient
+
+        parts = lenient.members(frame)
     head = {key: msgspec.json.decode(value) for key, value in parts.items() if key in ("id", "method", "jsonrpc")}
     message = msgspec.convert(head, Envelope)
     message.params = parts.get("params", UNSET)
     message.result = parts.get("result", UNSET)
     message.error = parts.get("error", UNSET)
     return message
-
-
-def _split(frame: bytes) -> dict[str, Raw]:
-    """The raw members of an object, for valid JSON that msgspec rejects: a lone surrogate (``"\\ud800"``) is legal
-    JSON text and appears in real payloads. The standard library scans it; the bytes are cut out unchanged. Raises
-    ValueError."""
-    source = frame.decode("utf-8")
-    parts: dict[str, Raw] = {}
-    at = _skip(source, 0, "{")
-    at = _skip(source, at)
-    while source[at : at + 1] != "}":
-        start = _skip(source, at)
-        if source[start : start + 1] != '"':
-            raise ValueError("a member name was expected")
-        key, at = _scan(source, start)
-        start = _skip(source, _skip(source, at, ":"))
-        _, end = _scan(source, start)
-        parts[str(key)] = Raw(source[start:end].encode())
-        at = _skip(source, end)
-        if source[at : at + 1] not in (",", "}"):
-            raise ValueError("',' or '}' was expected")
-        if source[at] == ",":
-            at = _skip(source, at + 1)
-            if source[at : at + 1] == "}":
-                raise ValueError("a member name was expected")
-    if _skip(source, at + 1) != len(source):
-        raise ValueError("something follows the object")
-    return parts
-
-
-def _skip(source: str, at: int, expected: str = "") -> int:
-    """The next position that is not white space; with ``expected`` the position after that character."""
-    while source[at : at + 1] and source[at] in _SPACE:
-        at += 1
-    if expected:
-        if source[at : at + 1] != expected:
-            raise ValueError(f"{expected!r} was expected")
-        at += 1
-    return at
 
 
 def build(parts: Mapping[str, bytes | Raw]) -> bytes:
@@ -178,8 +137,10 @@ def build(parts: Mapping[str, bytes | Raw]) -> bytes:
 def _name(key: str) -> bytes:
     try:
         return _encode(key)
-    except UnicodeEncodeError:  # a lone surrogate, see _split
-        return json.dumps(key).encode()
+    except UnicodeEncodeError:
+        from mooring.wire import lenient
+
+        return lenient.text(key)
 
 
 def replace(raw: bytes | Raw, **changes: bytes | None) -> bytes:
@@ -197,8 +158,10 @@ def text(value: Any) -> bytes:
     """Any Python value as JSON bytes."""
     try:
         return _encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, see _split
-        return json.dumps(msgspec.to_builtins(value)).encode()
+    except UnicodeEncodeError:
+        from mooring.wire import lenient
+
+        return lenient.text(value)
 
 
 def value(raw: bytes | Raw) -> Any:
@@ -206,7 +169,9 @@ def value(raw: bytes | Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
-        return json.loads(bytes(raw))
+        from mooring.wire import lenient
+
+        return lenient.value(bytes(raw))
 
 
 def string(raw: bytes | Raw | None) -> str | None:
