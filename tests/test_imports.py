@@ -15,6 +15,8 @@ NAME, DECIDE, TOUCH, RUN, ASSEMBLE = range(5)
 LAYERS = {
     "errors": NAME,
     "nouns": NAME,
+    "nouns_litellm": NAME,
+    "nouns_registry": NAME,
     "tasks": NAME,
     "config.plan": NAME,
     "config": DECIDE,

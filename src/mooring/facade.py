@@ -14,24 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from mooring.errors import ConfigError
-from mooring.nouns import (
-    ActiveMount,
-    ApprovalRow,
-    EntryReport,
-    EntryRow,
-    InstanceRow,
-    KeyRow,
-    LiteLLMAccess,
-    LiteLLMReport,
-    LiteLLMStatus,
-    NewKey,
-    PinRow,
-    RefreshReport,
-    ReloadReport,
-    SourceRow,
-    StatusReport,
-    ToolRow,
-)
+from mooring.nouns import InstanceRow, KeyRow, NewKey, PinRow, ReloadReport, StatusReport, ToolRow
+from mooring.nouns_litellm import LiteLLMAccess, LiteLLMReport, LiteLLMStatus
+from mooring.nouns_registry import ActiveMount, ApprovalRow, EntryReport, EntryRow, RefreshReport, SourceRow
 
 if TYPE_CHECKING:
     from mooring.agents.handler import Handler

@@ -18,7 +18,7 @@ from mooring.export.base import Offer
 from mooring.export.litellm import LiteLLM
 from mooring.export.litellm_entries import Names
 from mooring.export.litellm_vault import Vault
-from mooring.nouns import LiteLLMReport
+from mooring.nouns_litellm import LiteLLMReport
 from mooring.observe.events import Events
 from mooring.store.sqlite import SqliteStore
 

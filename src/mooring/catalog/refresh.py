@@ -19,7 +19,7 @@ from mooring.catalog.shelf import Shelf
 from mooring.catalog.source import Get, SourceKind
 from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError, MooringError
-from mooring.nouns import Outcome, RefreshReport, SourceRow
+from mooring.nouns_registry import Outcome, RefreshReport, SourceRow
 from mooring.store.base import Row, Store
 
 _log = logging.getLogger(__name__)

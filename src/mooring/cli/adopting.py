@@ -20,7 +20,7 @@ from mooring.cli.output import (
     workspace_option,
 )
 from mooring.facade import Mooring
-from mooring.nouns import ActiveMount
+from mooring.nouns_registry import ActiveMount
 
 
 @click.command()

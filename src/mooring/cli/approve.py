@@ -9,7 +9,7 @@ import click
 from mooring.cli.attached import attached
 from mooring.cli.output import json_option, no_spawn_option, print_json, print_table, visible
 from mooring.errors import ConfigError
-from mooring.nouns import ApprovalRow
+from mooring.nouns_registry import ApprovalRow
 
 
 @click.command()

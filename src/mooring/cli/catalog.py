@@ -10,7 +10,7 @@ import click
 
 from mooring.cli.attached import attached
 from mooring.cli.output import ago, fail, json_option, no_spawn_option, print_json, print_table, until, visible, warn
-from mooring.nouns import EntryReport, RefreshReport, SourceRow
+from mooring.nouns_registry import EntryReport, RefreshReport, SourceRow
 
 
 @click.group()

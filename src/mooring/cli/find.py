@@ -6,7 +6,7 @@ import click
 
 from mooring.cli.attached import attached
 from mooring.cli.output import json_option, no_spawn_option, print_json, print_table
-from mooring.nouns import EntryRow
+from mooring.nouns_registry import EntryRow
 
 
 @click.command()

@@ -10,7 +10,7 @@ import click
 
 from mooring.cli.attached import attached
 from mooring.cli.output import ago, fail, json_option, no_spawn_option, print_json, print_table, say
-from mooring.nouns import LiteLLMReport, LiteLLMSkipped
+from mooring.nouns_litellm import LiteLLMReport, LiteLLMSkipped
 
 LIMIT = 300.0
 """Seconds for a sync, which waits for LiteLLM when that is slow or restarts."""

@@ -25,7 +25,7 @@ no_spawn_option = click.option(
 
 
 def print_json(data: Any) -> None:
-    """Indented JSON; the shapes are those of ``mooring.nouns`` and ``cli.shapes``."""
+    """Indented JSON; the shapes are those of ``mooring.nouns*`` and ``cli.shapes``."""
     click.echo(msgspec.json.format(msgspec.json.encode(data)))
 
 

@@ -1,6 +1,7 @@
 """Shapes behind ``--json`` of the verbs that work on this machine's files instead of in the daemon. Pure.
 
-Secrets in them are masked or shown as references. The shapes of all other verbs are in ``mooring.nouns``.
+Secrets in them are masked or shown as references. The shapes of all other verbs are in ``nouns``,
+``nouns_litellm`` and ``nouns_registry``.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from mooring.export.litellm_entries import Key, Names, Observed, Server, Team
 from mooring.export.litellm_plan import Change, changes, clashing
 from mooring.export.litellm_vault import Vault
 from mooring.export.litellm_wanted import Registration, Wanted, registrations, wanted
-from mooring.nouns import (
+from mooring.nouns_litellm import (
     LiteLLMAccess,
     LiteLLMChange,
     LiteLLMReport,

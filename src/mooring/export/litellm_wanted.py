@@ -26,7 +26,7 @@ from mooring.config.plan import (
     references,
 )
 from mooring.export.litellm_entries import Grant, Names, Server, Team
-from mooring.nouns import LiteLLMSkipped
+from mooring.nouns_litellm import LiteLLMSkipped
 
 _NO_RULES = ("name", "workspace", "prefix", "mounts", "anonymous", "keys", "registry")
 """Members of mounts and workspaces, at any depth, that two with the same rules may differ in."""

@@ -20,7 +20,7 @@ from mooring.catalog.shelf import Kept, Shelf
 from mooring.catalog.source import Answer, Get
 from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError
-from mooring.nouns import EntryReport, EntryRow, RefreshReport, SourceRow
+from mooring.nouns_registry import EntryReport, EntryRow, RefreshReport, SourceRow
 from mooring.plugins.manager import source_kinds
 
 if TYPE_CHECKING:

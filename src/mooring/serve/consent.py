@@ -18,7 +18,7 @@ import msgspec
 
 from mooring.config.plan import Allowed, Container, Launch, Process, Remote, references
 from mooring.errors import ConfigError, Refused
-from mooring.nouns import ApprovalRow
+from mooring.nouns_registry import ApprovalRow
 from mooring.store.base import Store
 
 COMMAND = ""

@@ -23,7 +23,8 @@ from mooring.catalog.entry import Entry, Launch
 from mooring.config.plan import Process, SecretRef, Timeouts, Variant, Workspace
 from mooring.errors import ConfigError, MooringError, TimedOut
 from mooring.instances import rules
-from mooring.nouns import ActiveMount, ApprovalRow, InstanceRow, Listing
+from mooring.nouns import InstanceRow, Listing
+from mooring.nouns_registry import ActiveMount, ApprovalRow
 from mooring.relay.table import advertised
 from mooring.serve import mounts
 from mooring.serve.catalog import Catalog

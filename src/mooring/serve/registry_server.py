@@ -16,7 +16,8 @@ import msgspec
 from mooring import __version__
 from mooring.catalog.search import Question
 from mooring.errors import ConfigError, MooringError
-from mooring.nouns import ActiveMount, EntryRow, Facts, Outcome
+from mooring.nouns import Facts
+from mooring.nouns_registry import ActiveMount, EntryRow, Outcome
 from mooring.relay.refusals import tool_failure
 from mooring.serve.registry import MissingInput, Registry, Told
 from mooring.serve.registry_tools import (

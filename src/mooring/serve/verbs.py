@@ -1,7 +1,7 @@
 """What each verb of the façade does inside the daemon (or the library). Behind ``facade.Mooring``; knows no socket.
 
 ``invoke`` is what the control socket calls with names and values from outside: unknown verbs and parameters are
-refused, everything else is typed by ``nouns``.
+refused, everything else is typed by ``nouns`` and its neighbours.
 """
 
 from __future__ import annotations
@@ -15,24 +15,7 @@ import msgspec
 
 from mooring import __version__
 from mooring.errors import ConfigError, UpstreamProtocol
-from mooring.nouns import (
-    ActiveMount,
-    ApprovalRow,
-    EntryReport,
-    EntryRow,
-    InstanceRow,
-    KeyRow,
-    LiteLLMAccess,
-    LiteLLMReport,
-    LiteLLMStatus,
-    NewKey,
-    PinRow,
-    ReloadReport,
-    Scope,
-    SourceRow,
-    StatusReport,
-    ToolRow,
-)
+from mooring.nouns import InstanceRow, KeyRow, NewKey, PinRow, ReloadReport, Scope, StatusReport, ToolRow
 from mooring.relay.indirect import by_alias
 from mooring.relay.table import Route
 from mooring.relay.view import View
@@ -41,6 +24,8 @@ from mooring.serve.rows import instance_rows
 from mooring.wire import jsonrpc
 
 if TYPE_CHECKING:
+    from mooring.nouns_litellm import LiteLLMAccess, LiteLLMReport, LiteLLMStatus
+    from mooring.nouns_registry import ActiveMount, ApprovalRow, EntryReport, EntryRow, SourceRow
     from mooring.serve.app import App
     from mooring.serve.catalog import Catalog
 
