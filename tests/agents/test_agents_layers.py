@@ -18,7 +18,8 @@ from mooring.config import decode, references
 from mooring.config.load import load
 from mooring.config.plan import Plan, Process, Remote
 from mooring.config.resolve import resolve
-from mooring.config.schema import Config, Layer, Session
+from mooring.config.schema import Config, Session
+from mooring.config.schema_agents import Layer
 from mooring.errors import ConfigError
 
 SERVERS = """

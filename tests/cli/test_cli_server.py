@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from mooring.cli import adding, trial
-from mooring.config.schema import CommandServer, Config, Grant, Workspace
+from mooring.config.schema import Config, Workspace
+from mooring.config.schema_agents import Grant
+from mooring.config.schema_servers import CommandServer
 from mooring.errors import ConfigError
 from mooring.testing import echo
 

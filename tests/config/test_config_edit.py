@@ -12,7 +12,8 @@ import pytest
 from mooring.config.edit import added, removed, switched
 from mooring.config.files import write_atomically
 from mooring.config.load import load
-from mooring.config.schema import CommandServer, Loaded
+from mooring.config.schema import Loaded
+from mooring.config.schema_servers import CommandServer
 from mooring.errors import ConfigError
 
 Load = Callable[..., Loaded]

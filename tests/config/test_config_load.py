@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mooring.config.load import load
-from mooring.config.schema import CommandServer, Loaded
+from mooring.config.schema import Loaded
+from mooring.config.schema_servers import CommandServer
 from mooring.errors import ConfigError
 
 Load = Callable[..., Loaded]

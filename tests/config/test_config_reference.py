@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config import reference, schema
+from mooring.config import reference, schema, schema_agents, schema_servers
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -20,10 +20,10 @@ def test_the_page_has_every_key() -> None:
     page = reference.page()
     for struct in (
         schema.Gateway,
-        *schema.SERVER_KINDS.values(),
-        schema.Secret,
+        *schema_servers.SERVER_KINDS.values(),
+        schema_servers.Secret,
         schema.Workspace,
-        schema.Agent,
+        schema_agents.Agent,
         schema.LiteLLM,
     ):
         for name in struct.__struct_encode_fields__:

@@ -14,7 +14,7 @@ from mooring.config import kwargs as kw
 from mooring.config.load import load
 from mooring.config.plan import CatalogSource, Container, Plan, Plugin, Process, Remote, SecretRef, Variant
 from mooring.config.resolve import resolve
-from mooring.config.schema import Kwarg
+from mooring.config.schema_base import Kwarg
 from mooring.errors import ConfigError
 from mooring.nouns import InstanceKey
 

@@ -13,8 +13,10 @@ import msgspec
 
 from mooring.config import decode, references
 from mooring.config.fault import Fault
-from mooring.config.schema import Agent as AgentTable
-from mooring.config.schema import AnyServer, Config, Grant, Layer, Loaded, MountTable, Session, Tools
+from mooring.config.schema import Config, Loaded, Session
+from mooring.config.schema_agents import Agent as AgentTable
+from mooring.config.schema_agents import Grant, Layer, MountTable
+from mooring.config.schema_servers import AnyServer, Tools
 from mooring.errors import ConfigError
 
 

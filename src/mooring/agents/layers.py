@@ -23,23 +23,18 @@ from mooring.config import kwargs as kw
 from mooring.config import launches, names
 from mooring.config.fault import Fault
 from mooring.config.references import expand
-from mooring.config.schema import (
-    Agent,
+from mooring.config.schema import Config, Session, Workspace
+from mooring.config.schema_agents import Agent, Grant, Layer, MountTable
+from mooring.config.schema_base import Kwarg
+from mooring.config.schema_servers import (
     AnyServer,
     CommandServer,
-    Config,
-    Grant,
     ImageServer,
-    Kwarg,
-    Layer,
-    MountTable,
     OAuth,
     PluginServer,
-    Session,
     Timeouts,
     Tools,
     UrlServer,
-    Workspace,
 )
 from mooring.nouns import AgentServerRow
 

@@ -18,7 +18,8 @@ from mooring.cli.shapes import OfferedTool, ServerReport, ServerRow, TrialReport
 from mooring.config.edit import brought_by
 from mooring.config.names import did_you_mean
 from mooring.config.references import expand
-from mooring.config.schema import SERVER_KINDS, Config, Loaded
+from mooring.config.schema import Config, Loaded
+from mooring.config.schema_servers import SERVER_KINDS
 from mooring.errors import ConfigError
 
 

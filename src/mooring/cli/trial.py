@@ -18,7 +18,8 @@ from mooring.cli.shapes import OfferedTool, TrialReport
 from mooring.config.home import Home
 from mooring.config.plan import Plan, Process, Variant
 from mooring.config.references import expand
-from mooring.config.schema import Config, Grant, Loaded, Workspace
+from mooring.config.schema import Config, Loaded, Workspace
+from mooring.config.schema_agents import Grant
 from mooring.config.secrets import Secrets
 from mooring.errors import ConfigError, TimedOut
 from mooring.launch.environment import child_environment, find_command

@@ -13,31 +13,12 @@ import msgspec
 from mooring.config import names
 from mooring.config.durations import decode as decode_duration
 from mooring.config.fault import Fault
-from mooring.config.schema import (
-    SERVER_KINDS,
-    Agent,
-    AgentPool,
-    AnyServer,
-    Audit,
-    Catalog,
-    CatalogSource,
-    CommandServer,
-    Config,
-    Gateway,
-    Grant,
-    ImageServer,
-    Kwarg,
-    Layer,
-    LiteLLM,
-    MountTable,
-    Path,
-    Plugins,
-    PluginServer,
-    Sandbox,
-    Table,
-    Team,
-    Workspace,
-)
+from mooring.config.schema import Config, Gateway, LiteLLM, Workspace
+from mooring.config.schema_agents import Agent, AgentPool, Grant, Layer, MountTable, Team
+from mooring.config.schema_base import Kwarg, Path, Table
+from mooring.config.schema_catalog import Catalog, CatalogSource, Plugins
+from mooring.config.schema_policy import Audit
+from mooring.config.schema_servers import SERVER_KINDS, AnyServer, CommandServer, ImageServer, PluginServer, Sandbox
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Table)

@@ -19,7 +19,8 @@ from mooring.config.load import load
 from mooring.config.locate import spans_of
 from mooring.config.names import did_you_mean, server_fault
 from mooring.config.resolve import resolve
-from mooring.config.schema import Loaded, Path
+from mooring.config.schema import Loaded
+from mooring.config.schema_base import Path
 from mooring.errors import ConfigError
 
 _BY_HAND = "it is written in a way that has to be edited by hand"

@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from mooring.config.durations import decode as decode_duration
 from mooring.config.names import did_you_mean
-from mooring.config.schema import Path
+from mooring.config.schema_base import Path
 
 _SOME_KEY = "*"
 _WORDS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mooring.config.schema import Path
+from mooring.config.schema_base import Path
 
 
 class Fault(Exception):

@@ -18,7 +18,8 @@ from mooring.config.edit import added, written
 from mooring.config.fault import Fault
 from mooring.config.imported import Entry
 from mooring.config.names import RESERVED_SERVERS, prefix_of, server_fault
-from mooring.config.schema import Loaded, dotted
+from mooring.config.schema import Loaded
+from mooring.config.schema_base import dotted
 from mooring.config.secrets import Secrets
 from mooring.errors import ConfigError
 

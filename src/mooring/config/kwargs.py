@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from mooring.config.fault import Fault
 from mooring.config.names import BUILT_IN
-from mooring.config.schema import Kwarg, Path, Scalar
+from mooring.config.schema_base import Kwarg, Path, Scalar
 
 Kwargs = Mapping[str, Kwarg]
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from mooring.config import kwargs as kw
-from mooring.config import schema
+from mooring.config import schema_servers
 from mooring.config.fault import Fault
 from mooring.config.plan import Container, Launch, OAuth, Plugin, Process, Remote, Sandbox, SecretRef
 from mooring.config.plugged import PluggedCommand, PluggedImage, Unplugged
-from mooring.config.schema import (
+from mooring.config.schema_agents import Agent
+from mooring.config.schema_base import Kwarg, Path
+from mooring.config.schema_servers import (
     AnyServer,
     CommandServer,
     ImageServer,
-    Kwarg,
     Listening,
-    Path,
     PluginServer,
     Secret,
     Started,
@@ -82,7 +82,7 @@ def build(server: AnyServer, kwargs: Mapping[str, Kwarg], site: Site, unused: Ca
     return builder.build()
 
 
-def agent(written: schema.Agent, site: Site) -> Process | Remote | None:
+def agent(written: Agent, site: Site) -> Process | Remote | None:
     """The program or the endpoint of an agent; None when it runs in the process of whoever runs it."""
     secrets = {name: _ref(secret, site) for name, secret in written.secrets.items()}
     if written.type == "ag_ui":
@@ -151,7 +151,7 @@ class _Builder:
     def _sandbox(self, server: CommandServer) -> Sandbox | None:
         if not server.sandbox:
             return None
-        limits = server.sandbox if isinstance(server.sandbox, schema.Sandbox) else schema.Sandbox()
+        limits = server.sandbox if isinstance(server.sandbox, schema_servers.Sandbox) else schema_servers.Sandbox()
         place = (*self.site.path, "sandbox", "paths")
         paths = [self.filling.fill(path, (*place, number)) for number, path in enumerate(limits.paths)]
         return Sandbox(
@@ -220,7 +220,7 @@ def _ref(secret: Secret, site: Site) -> SecretRef:
 
 
 def _paths(server: CommandServer) -> tuple[str, ...]:
-    return server.sandbox.paths if isinstance(server.sandbox, schema.Sandbox) else ()
+    return server.sandbox.paths if isinstance(server.sandbox, schema_servers.Sandbox) else ()
 
 
 def _endpoint(server: Listening) -> tuple[str, str]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from mooring.config import decode, references
 from mooring.config.locate import line_of
-from mooring.config.schema import Config, Loaded, Path, dotted
+from mooring.config.schema import Config, Loaded
+from mooring.config.schema_base import Path, dotted
 from mooring.errors import ConfigError
 
 __all__ = ["Loaded", "load"]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from mooring.config.schema import Path
+from mooring.config.schema_base import Path
 
 
 def line_of(text: str, path: Path) -> int | None:

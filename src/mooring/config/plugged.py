@@ -7,7 +7,7 @@ are not written by anybody: they have members that ``mooring.toml`` does not kno
 from __future__ import annotations
 
 from mooring.config.plan import Environment
-from mooring.config.schema import CommandServer, ImageServer, PluginServer
+from mooring.config.schema_servers import CommandServer, ImageServer, PluginServer
 
 
 class PluggedCommand(CommandServer, frozen=True, kw_only=True):

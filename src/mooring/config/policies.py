@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 
 from mooring.config import names, plan
 from mooring.config.fault import Fault
-from mooring.config.schema import Audit, Path, Policy, Rule
+from mooring.config.schema_base import Path
+from mooring.config.schema_policy import Audit, Policy, Rule
 
 
 def policy(written: Policy, name: str, servers: Iterable[str], path: Path) -> plan.Policy:

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from mooring.config import schema
+from mooring.config import schema, schema_agents, schema_catalog, schema_policy, schema_servers
 
 _INTRO = """# Configuration
 
-<!-- Written by `python -m mooring.config.reference` from `src/mooring/config/schema.py`; do not edit. -->
+<!-- Written by `python -m mooring.config.reference` from `src/mooring/config/schema*.py`; do not edit. -->
 
 Mooring reads `mooring.toml` (in `$MOORING_HOME`, else in `$XDG_CONFIG_HOME/mooring`), the files it names in
 `include = ["path", ...]` (at its top, relative to it), and `conf.d/*.toml` beside it, by name. A name is defined once.
@@ -44,32 +44,36 @@ session) are filled by Mooring. A placeholder without a value is an error; value
 
 _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[gateway]", "", schema.Gateway),
-    ("[audit]", "", schema.Audit),
-    ("[mcp_servers.NAME]", "Every server has exactly one of `command`, `image`, `url` and `plugin`.", schema.Server),
-    ("[mcp_servers.NAME] with command", "", schema.CommandServer),
-    ("[mcp_servers.NAME] with image", "", schema.ImageServer),
-    ("[mcp_servers.NAME] with url", "", schema.UrlServer),
-    ("oauth", "", schema.OAuth),
-    ("[mcp_servers.NAME] with plugin", "", schema.PluginServer),
-    ("[plugins]", "", schema.Plugins),
-    ("Secret references", 'Where a secret stands: `{ env = "TOKEN" }` and the like.', schema.Secret),
-    ("tools", "", schema.Tools),
-    ("timeouts", "", schema.Timeouts),
-    ("limits", "", schema.Limits),
-    ("sandbox", "", schema.Sandbox),
+    ("[audit]", "", schema_policy.Audit),
+    (
+        "[mcp_servers.NAME]",
+        "Every server has exactly one of `command`, `image`, `url` and `plugin`.",
+        schema_servers.Server,
+    ),
+    ("[mcp_servers.NAME] with command", "", schema_servers.CommandServer),
+    ("[mcp_servers.NAME] with image", "", schema_servers.ImageServer),
+    ("[mcp_servers.NAME] with url", "", schema_servers.UrlServer),
+    ("oauth", "", schema_servers.OAuth),
+    ("[mcp_servers.NAME] with plugin", "", schema_servers.PluginServer),
+    ("[plugins]", "", schema_catalog.Plugins),
+    ("Secret references", 'Where a secret stands: `{ env = "TOKEN" }` and the like.', schema_servers.Secret),
+    ("tools", "", schema_servers.Tools),
+    ("timeouts", "", schema_servers.Timeouts),
+    ("limits", "", schema_servers.Limits),
+    ("sandbox", "", schema_servers.Sandbox),
     ("[mcp_groups]", '`name = ["server", ...]`: a name for several servers. Groups hold no groups.', msgspec.Struct),
     ("[mcp_presets.NAME]", "Kwargs under a name.", msgspec.Struct),
     ("[workspaces.NAME]", "", schema.Workspace),
-    ("[workspaces.NAME.policy]", "`[workspaces.NAME.keys.KEY]` takes the same for one key.", schema.Policy),
-    ("rule", 'An inline table, such as `{ server = "git", tool = "push*" }`.', schema.Rule),
-    ("rate", "", schema.Rate),
-    ("[workspaces.NAME.mcp.SERVER]", "", schema.Grant),
-    ("mount", "", schema.MountTable),
-    ("[catalog]", "", schema.Catalog),
-    ("[catalog.sources.NAME]", "", schema.CatalogSource),
-    ("[agent_pool]", "", schema.AgentPool),
-    ("[teams.NAME]", "", schema.Team),
-    ("[agents.NAME]", "", schema.Agent),
+    ("[workspaces.NAME.policy]", "`[workspaces.NAME.keys.KEY]` takes the same for one key.", schema_policy.Policy),
+    ("rule", 'An inline table, such as `{ server = "git", tool = "push*" }`.', schema_policy.Rule),
+    ("rate", "", schema_policy.Rate),
+    ("[workspaces.NAME.mcp.SERVER]", "", schema_agents.Grant),
+    ("mount", "", schema_agents.MountTable),
+    ("[catalog]", "", schema_catalog.Catalog),
+    ("[catalog.sources.NAME]", "", schema_catalog.CatalogSource),
+    ("[agent_pool]", "", schema_agents.AgentPool),
+    ("[teams.NAME]", "", schema_agents.Team),
+    ("[agents.NAME]", "", schema_agents.Agent),
     ("[litellm]", "", schema.LiteLLM),
 )
 
@@ -88,8 +92,8 @@ def _section(title: str, text: str, struct: type[msgspec.Struct]) -> Iterator[st
     yield "| key | type | default | meaning |"
     yield "|---|---|---|---|"
     meanings = _meanings(struct)
-    of_every_server = struct is not schema.Server and issubclass(struct, schema.Server)
-    shown: set[str] = set(schema.Server.__struct_fields__ if of_every_server else ())
+    of_every_server = struct is not schema_servers.Server and issubclass(struct, schema_servers.Server)
+    shown: set[str] = set(schema_servers.Server.__struct_fields__ if of_every_server else ())
     for field in msgspec.structs.fields(struct):
         if field.name not in shown:
             meaning = meanings[field.name].replace("\n", " ").replace("|", "\\|")
@@ -101,7 +105,7 @@ def _meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
     """Field to docstring, of the struct and what it builds on."""
     found: dict[str, str] = {}
     for base in reversed(struct.__mro__):
-        if base.__module__ != schema.__name__:
+        if not base.__module__.startswith(schema.__name__):
             continue
         (definition,) = ast.parse(inspect.getsource(base)).body
         assert isinstance(definition, ast.ClassDef)
@@ -153,18 +157,18 @@ def _words(node: Any) -> Iterator[str]:
 
 
 _TABLES: dict[type, str] = {
-    schema.Secret: "secret reference",
-    schema.OAuth: "table, see oauth",
-    schema.Tools: "table, see tools",
-    schema.Timeouts: "table, see timeouts",
-    schema.Limits: "table, see limits",
-    schema.Sandbox: "table, see sandbox",
-    schema.MountTable: "table, see mount",
-    schema.Policy: "`[workspaces.NAME.policy]`",
-    schema.Rule: "rules",
-    schema.Rate: "table, see rate",
-    schema.CatalogSource: "`[catalog.sources.NAME]`",
-    schema.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
+    schema_servers.Secret: "secret reference",
+    schema_servers.OAuth: "table, see oauth",
+    schema_servers.Tools: "table, see tools",
+    schema_servers.Timeouts: "table, see timeouts",
+    schema_servers.Limits: "table, see limits",
+    schema_servers.Sandbox: "table, see sandbox",
+    schema_agents.MountTable: "table, see mount",
+    schema_policy.Policy: "`[workspaces.NAME.policy]`",
+    schema_policy.Rule: "rules",
+    schema_policy.Rate: "table, see rate",
+    schema_catalog.CatalogSource: "`[catalog.sources.NAME]`",
+    schema_agents.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
 }
 _PLAIN: dict[type, str] = {
     msgspec.inspect.BoolType: "true or false",

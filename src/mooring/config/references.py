@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from mooring.config.fault import Fault
 from mooring.config.names import did_you_mean
-from mooring.config.schema import Config, Layer, Path
+from mooring.config.schema import Config
+from mooring.config.schema_agents import Layer
+from mooring.config.schema_base import Path
 
 
 def check(config: Config) -> None:

@@ -27,18 +27,11 @@ from mooring.config.plan import (
     references,
 )
 from mooring.config.references import expand
-from mooring.config.schema import (
-    AnyServer,
-    CatalogSource,
-    Gateway,
-    Grant,
-    Kwarg,
-    Loaded,
-    Path,
-    Tools,
-    Workspace,
-    dotted,
-)
+from mooring.config.schema import Gateway, Loaded, Workspace
+from mooring.config.schema_agents import Grant
+from mooring.config.schema_base import Kwarg, Path, dotted
+from mooring.config.schema_catalog import CatalogSource
+from mooring.config.schema_servers import AnyServer, Tools
 from mooring.errors import ConfigError
 from mooring.nouns import AgentServerRow, Problem, Sharing
 

@@ -13,7 +13,8 @@ import msgspec
 
 from mooring.config.plan import Environment
 from mooring.config.plugged import PluggedCommand, PluggedImage, Unplugged
-from mooring.config.schema import AnyServer, Config, Limits, PluginServer, Server
+from mooring.config.schema import Config
+from mooring.config.schema_servers import AnyServer, Limits, PluginServer, Server
 from mooring.nouns import Problem
 from mooring.plugins import image
 from mooring.plugins.found import Found, Installed

@@ -117,7 +117,7 @@ def _code(plugin: Found | None) -> object:
 
 
 def _mentions(config: Config) -> bool:
-    from mooring.config.schema import PluginServer
+    from mooring.config.schema_servers import PluginServer
 
     return any(isinstance(server, PluginServer) for server in config.mcp_servers.values())
 
