@@ -425,7 +425,7 @@ async def test_functions_come_from_import_paths(model: Model) -> None:
 def test_agents_are_not_loaded_before_they_are_wanted(tmp_path: Path) -> None:
     import subprocess
 
-    code = "import mooring.serve.app, mooring.config.resolve, sys; print([m for m in sys.modules if 'agents' in m])"
+    code = "import mooring.serve.app, mooring.config.resolve, sys; print([m for m in sys.modules if '.agents' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert done.stdout.strip() == "[]"
 

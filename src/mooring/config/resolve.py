@@ -6,7 +6,6 @@ is wrong with them; a server that cannot run is in the plan with the reason, so 
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -33,7 +32,7 @@ from mooring.config.schema_base import Kwarg, Path, dotted
 from mooring.config.schema_catalog import CatalogSource
 from mooring.config.schema_servers import AnyServer, Tools
 from mooring.errors import ConfigError
-from mooring.nouns import AgentServerRow, Problem, Sharing
+from mooring.nouns import Problem, Sharing
 
 DEFAULT_WORKSPACE = "default"
 """The workspace of those who define none; it has every server, and the registry."""
@@ -49,12 +48,12 @@ def resolve(
     used. ``unsupported`` says why nothing here can start a launch, "" when something can. Raises ConfigError.
     """
     try:
-        return _Resolver(loaded, fingerprint, unsupported).plan()
+        return Resolver(loaded, fingerprint, unsupported).plan()
     except Fault as fault:
         raise loaded.error(fault.message, fault.path) from None
 
 
-class _Resolver:
+class Resolver:
     """Goes through the workspaces and collects variants and problems."""
 
     def __init__(
@@ -73,12 +72,17 @@ class _Resolver:
         self.unusable: dict[SecretRef, str] = {}
 
     def plan(self) -> Plan:
+        """All of it. Raises Fault."""
         gateway = _gateway(self.config.gateway)
         written = self.config.workspaces
         if not written and not self.config.agents:
             written = {DEFAULT_WORKSPACE: Workspace(mcp_servers=("*",), registry=True)}
-        workspaces = {name: self._workspace(name, workspace) for name, workspace in written.items()}
-        agents = self._agents(workspaces) if self.config.agents else {}
+        workspaces = {name: self.workspace(name, workspace) for name, workspace in written.items()}
+        agents: dict[str, plan.Agent] = {}
+        if self.config.agents:
+            from mooring.config.resolve_agents import resolved  # most configurations have none
+
+            agents = resolved(self, workspaces)
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused(agents.values())
         litellm = self._litellm()
@@ -100,12 +104,11 @@ class _Resolver:
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
         path: Path = ("catalog", "sources", name)
-        site = launches.Site(path, os.path.dirname(self.loaded.file_of(path)), self.loaded.user)
         return plan.CatalogSource(
             name=name,
             kind=written.kind,
             url=written.url or "",
-            path="" if written.path is None else site.file(written.path),
+            path="" if written.path is None else self.site(path).file(written.path),
             interval=float(written.interval),
             trusted=written.trusted,
             enabled=written.enabled,
@@ -121,54 +124,8 @@ class _Resolver:
             self._report("error", f"LiteLLM gets nothing: {self.unusable[key]}", ("litellm", "master_key"))
         return plan.LiteLLM(written.url.rstrip("/"), key, written.via, float(written.interval), written.alias_prefix)
 
-    def _agents(self, workspaces: dict[str, plan.Workspace]) -> dict[str, plan.Agent]:
-        """All agents; the workspace of each is added to ``workspaces``."""
-        from mooring.agents import layers  # most configurations have none
-
-        agents: dict[str, plan.Agent] = {}
-        for workspace, session in layers.sessions(self.config, self.loaded.sessions).items():
-            place: Path = ("agents", session.agent)
-            compiled = layers.compiled(self.config, session)
-            workspaces[workspace] = self._workspace(workspace, compiled.workspace, place)
-            direct = tuple(
-                self._direct(workspace, place, row, compiled.direct[row.server])
-                for row in compiled.rows
-                if row.way == "direct"
-            )
-            _check_own(workspaces[workspace], direct, place)
-            agents[workspace] = self._agent(workspace, session.agent, direct, compiled.rows)
-        return agents
-
-    def _agent(
-        self, workspace: str, name: str, direct: tuple[plan.Direct, ...], rows: tuple[AgentServerRow, ...]
-    ) -> plan.Agent:
-        written = self.config.agents[name]
-        path: Path = ("agents", name)
-        launch = launches.agent(written, launches.Site(path, self._folder(path), self.loaded.user))
-        if launch is not None:
-            self._missing_secrets(name, launch, path)
-        return plan.Agent(
-            name=name,
-            workspace=workspace,
-            type=written.type,
-            launch=launch,
-            model=written.model or "",
-            prompt=written.prompt or "",
-            confirm=written.confirm,
-            tools=written.tools,
-            direct=direct,
-            servers=rows,
-        )
-
-    def _direct(self, workspace: str, place: Path, row: AgentServerRow, grant: Grant) -> plan.Direct:
-        server, gateway = self.config.mcp_servers[row.server], self.config.gateway
-        launch = self._launch(workspace, row.server, server, dict(grant.kwargs), (*place, "mcp", row.server))
-        assert isinstance(launch, Process | Remote)
-        start = float(server.timeouts.start or gateway.start_timeout)
-        return plan.Direct(row.server, row.prefix, launch, start, float(server.timeouts.call or gateway.call_timeout))
-
-    def _workspace(self, name: str, written: Workspace, place: Path = ()) -> plan.Workspace:
-        """``place``: where it stands, when that is not the table of a workspace."""
+    def workspace(self, name: str, written: Workspace, place: Path = ()) -> plan.Workspace:
+        """Its mounts and rules. ``place``: where it stands, when that is not the table of a workspace. Raises Fault."""
         place = place or ("workspaces", name)
         servers = list(expand(self.config, written.mcp_servers))
         mounts = tuple(self._mount(name, written, server, place) for server in servers)
@@ -209,24 +166,23 @@ class _Resolver:
             if (found.server, found.kwargs) != (name, known):
                 raise Fault(f'"{name}" gets the id "{key}", which is taken; rename it', ("mcp_servers", name))
             return found
-        variant = self._make(key, name, known, self._launch(workspace, name, server, given, place))
+        variant = self._make(key, name, known, self.launch(workspace, name, server, given, place))
         self.variants[key] = variant
         return variant
 
-    def _folder(self, path: Path) -> str:
-        return self.loaded.file_of(path).rpartition("/")[0] or "/"
+    def site(self, path: Path) -> launches.Site:
+        """Where ``path`` stands."""
+        return launches.Site(path, self.loaded.file_of(path).rpartition("/")[0] or "/", self.loaded.user)
 
-    def _launch(
-        self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg], place: Path
-    ) -> plan.Launch:
+    def launch(self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg], place: Path) -> plan.Launch:
+        """What a workspace's kwargs, written at ``place``, make of a server. Raises Fault."""
         path: Path = ("mcp_servers", name)
 
         def unused(key: str) -> Path:
             return (*place, key) if key in given else (*path, "defaults", key)
 
         try:
-            site = launches.Site(path, self._folder(path), self.loaded.user)
-            return launches.build(server, {**server.defaults, **given}, site, unused)
+            return launches.build(server, {**server.defaults, **given}, self.site(path), unused)
         except Fault as fault:
             raise Fault(f'{fault.message} (in workspace "{workspace}")', fault.path) from None
 
@@ -265,7 +221,7 @@ class _Resolver:
         """Why it cannot be started; "" when it can."""
         if not server.enabled:
             return "it is disabled in the configuration"
-        reasons = self._missing_secrets(name, launch, ("mcp_servers", name))
+        reasons = self.missing_secrets(name, launch, ("mcp_servers", name))
         if reason := self.unsupported(launch):
             reasons.append(reason)
         if isinstance(launch, Process) and launch.sandbox is not None and launch.sandbox.network == "open":
@@ -275,7 +231,7 @@ class _Resolver:
             self._report_inspectable(name, launch)
         return "; ".join(reasons)
 
-    def _missing_secrets(self, name: str, launch: plan.Launch, place: Path) -> list[str]:
+    def missing_secrets(self, name: str, launch: plan.Launch, place: Path) -> list[str]:
         """Take the fingerprints of all secrets; report those that are missing and return those that must not be."""
         reasons: list[str] = []
         for secret, ref in references(launch).items():
@@ -346,19 +302,6 @@ def _gateway(written: Gateway) -> plan.Gateway:
         max_instances=written.max_instances,
         pins=written.pins,
     )
-
-
-def _check_own(workspace: plan.Workspace, direct: tuple[plan.Direct, ...], place: Path) -> None:
-    """Tools that an agent brings itself have a prefix of their own."""
-    from mooring.agents.layers import OWN
-
-    for taken in (*workspace.mounts, *direct):
-        if taken.prefix in (OWN, ""):
-            raise Fault(
-                f'"{taken.server}" gets the prefix "{taken.prefix}", which no server of an agent can have '
-                f'("{OWN}" is for its own functions); give it another: mount = {{ prefix = "..." }}',
-                (*place, "mcp_servers"),
-            )
 
 
 def _check_prefixes(written: Workspace, mounts: tuple[Mount, ...], place: Path) -> None:
