@@ -16,7 +16,7 @@
       AlreadyRunning      another daemon owns this home
 
 The docstring of a class is its default message. Each edge (HTTP, control socket, CLI, ``tools/call``) translates
-errors to its own form in one function.
+errors to its own form in one function. ``catalog.errors`` has what only the registry adds.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.catalog import docker_yaml, own_toml, server_json
-from mooring.catalog.adopt import Adoption, NotLaunchable, adopt, default_prefix
+from mooring.catalog.adopt import Adoption, adopt, default_prefix
 from mooring.catalog.entry import Entry, Launch
+from mooring.catalog.errors import NotLaunchable
 from mooring.catalog.template import filled, names
 from mooring.config.names import prefix_fault, server_fault
 from mooring.config.plan import Container, Process, Remote, SecretRef

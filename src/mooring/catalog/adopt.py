@@ -17,6 +17,7 @@ import msgspec
 
 from mooring.catalog import settings as rules
 from mooring.catalog.entry import LAUNCH_OF, Argument, Entry, KeyValue, Launch, Package, Transport, Value
+from mooring.catalog.errors import NotLaunchable
 from mooring.catalog.settings import Wanted
 from mooring.catalog.template import Given, filled
 from mooring.config.plan import Container, Process, Remote, SecretRef
@@ -39,12 +40,6 @@ def _is_public(url: str, method: Launch) -> bool:
     same name elsewhere may be another program."""
     host = urlsplit(url).hostname or ""
     return not url or (url.startswith("https://") and host.split(".")[-2:] == [_PUBLIC.get(method), "org"])
-
-
-class NotLaunchable(ConfigError):
-    """Nothing here can start this entry."""
-
-    kind = "not_launchable"
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):

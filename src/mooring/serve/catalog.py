@@ -14,6 +14,7 @@ import msgspec
 
 from mooring.catalog import docker_yaml, own_toml, server_json
 from mooring.catalog.entry import Entry
+from mooring.catalog.errors import UnknownEntry
 from mooring.catalog.refresh import Progress, Refresh
 from mooring.catalog.search import Question
 from mooring.catalog.shelf import Kept, Shelf
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 
 STARTER = "starter"
 """The list that comes with Mooring gives way to a source's own word about the same entry."""
-
-
-class UnknownEntry(ConfigError):
-    """The catalog has no such entry."""
-
-    kind = "unknown_entry"
 
 
 class Catalog:

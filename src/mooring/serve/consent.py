@@ -16,8 +16,9 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from mooring.catalog.errors import NeedsApproval
 from mooring.config.plan import Allowed, Container, Launch, Process, Remote, references
-from mooring.errors import ConfigError, Refused
+from mooring.errors import ConfigError
 from mooring.nouns_registry import ApprovalRow
 from mooring.store.base import Store
 
@@ -25,12 +26,6 @@ COMMAND = ""
 """Source of a free command."""
 PENDING = 100
 """Wishes that wait for a person, at most: what an agent asks for again and again must not fill the store."""
-
-
-class NeedsApproval(Refused):
-    """A person needs to approve this first."""
-
-    kind = "needs_approval"
 
 
 class Wish(msgspec.Struct, frozen=True):

@@ -12,78 +12,35 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mooring.catalog.adopt import Adoption, adopt, default_prefix
 from mooring.catalog.entry import Entry, Launch
-from mooring.config.plan import Process, SecretRef, Timeouts, Variant, Workspace
-from mooring.errors import ConfigError, MooringError, TimedOut
-from mooring.instances import rules
+from mooring.catalog.errors import AlreadyActive, MissingInput, NotActive, PrefixTaken
+from mooring.config.plan import Process, SecretRef, Variant, Workspace
+from mooring.errors import ConfigError, MooringError
 from mooring.nouns import InstanceRow, Listing
 from mooring.nouns_registry import ActiveMount, ApprovalRow
 from mooring.relay.table import advertised
 from mooring.serve import mounts
 from mooring.serve.catalog import Catalog
 from mooring.serve.consent import COMMAND, Consent, Wish, free
+from mooring.serve.first_start import Told, ended, listed, trial
 from mooring.serve.mounts import Record
 from mooring.serve.rows import instance_rows
 
 if TYPE_CHECKING:
-    from mooring.catalog.settings import Wanted
     from mooring.serve.app import App
 
-FIRST = Timeouts(start=600.0, initialize=600.0)
-"""Limits of a first start whose program gets a package before it speaks."""
-LOOK = 0.1
-"""Seconds between two looks at how far a start is."""
-MARGIN = 5.0
-"""Seconds more than an instance may take to end, for the engine to remove a container."""
-GETTING = ("pull", "build", "resolve")
-"""Steps of a start in which no server runs yet, so that what is said is said by the engine."""
 MASK = "****"
 PROGRAMS: Mapping[Launch, tuple[str, ...]] = {
     "container": ("podman", "docker"),
     "npm": ("npx",),
     "pypi": ("uvx",),
 }
-
-Told = Callable[[str], None]
-"""Hears how far an add is, a line at a time."""
-
-
-class AlreadyActive(ConfigError):
-    """The entry is active in this workspace."""
-
-    kind = "already_active"
-
-
-class NotActive(ConfigError):
-    """Nothing of that name is active in this workspace."""
-
-    kind = "not_active"
-
-
-class PrefixTaken(ConfigError):
-    """The prefix, or a name that it would make, belongs to another server."""
-
-    kind = "prefix_taken"
-
-
-class MissingInput(ConfigError):
-    """Something must be given before the server can start."""
-
-    kind = "missing_input"
-
-    def __init__(self, entry: Entry, wanted: Sequence[Wanted], settings: Mapping[str, Any]) -> None:
-        super().__init__(_missing(entry, wanted))
-        self.details["missing"] = [one.name for one in wanted]
-        self.entry = entry
-        self.wanted = tuple(wanted)
-        self.settings = dict(settings)
 
 
 class Registry:
@@ -185,7 +142,7 @@ class Registry:
         before = self.row(record)
         await self._app.additions.drop(record)
         await self._app.adjust()
-        await self._ended(record.variant)
+        await ended(self._app, record.variant)
         return before
 
     async def revoke(self, id: str) -> ApprovalRow:
@@ -280,15 +237,15 @@ class Registry:
             if variant.unavailable:
                 raise MooringError(f'"{record.entry_id}" cannot be started: {variant.unavailable}')
             self._check_variant(variant)
-            async with self._trial(variant):
-                listing = await self._listed(record, variant, told)
+            async with trial(self._app, variant):
+                listing = await listed(self._app, record, variant, told)
                 if old is None:
                     self._check_names(record, listing)
                 tools = tuple(tool.name for tool in listing.tools)
                 record = msgspec.structs.replace(record, tools=tools, mounted_at=old.mounted_at if old else time.time())
                 await app.additions.put(record, variant)
         if old is not None and old.variant != record.variant:
-            await self._ended(old.variant)
+            await ended(self._app, old.variant)
         return self.row(record)
 
     def _adding(self, record: Record) -> _Claim:
@@ -326,89 +283,6 @@ class Registry:
                     f'"{record.entry_id}" was not added: its tool {tool.name} would be called {name}, as one of '
                     f'{there[name].mount.server} is. Free is: prefix "{free}".'
                 )
-
-    @asynccontextmanager
-    async def _trial(self, variant: Variant) -> AsyncGenerator[None]:
-        """The variant can be leased in the block. Afterwards it is as the mounts say: it goes unless it was kept."""
-        app = self._app
-        app.additions.trials[variant.id] = msgspec.structs.replace(
-            variant, timeouts=FIRST if isinstance(variant.launch, Process) else variant.timeouts
-        )
-        try:
-            await app.adjust()
-            yield
-        finally:
-            app.additions.trials.pop(variant.id, None)
-            over = asyncio.get_running_loop().create_future()
-            app.tasks.create_task(self._settled(variant, over))
-            await asyncio.shield(over)  # also when the asker has gone: what was begun ends
-
-    async def _settled(self, variant: Variant, over: asyncio.Future[None]) -> None:
-        try:
-            await self._app.adjust()
-            await self._ended(variant.id)
-        finally:
-            if not over.done():
-                over.set_result(None)
-
-    async def _listed(self, record: Record, variant: Variant, told: Told) -> Listing:
-        """Start it and list what it offers. Raises Unavailable, TimedOut and LaunchMissing."""
-        app, key = self._app, variant.key()
-        told(f"starting {record.name}")
-        watching = asyncio.create_task(self._watched(variant, told))
-        try:
-            lease = await app.pool.lease(app.plan.variants.get(variant.id, variant), key)
-            try:
-                async with asyncio.timeout(variant.timeouts.discover):
-                    await app.pool.listed(key)
-            finally:
-                lease.release()
-        except TimeoutError:
-            raise TimedOut(
-                f'"{record.entry_id}" was not added: it did not list its tools within {variant.timeouts.discover:g} s.',
-                server=record.server,
-                phase="discover",
-            ) from None
-        except MooringError as error:
-            error.args = (f'"{record.entry_id}" was not added: {error.message}',)
-            raise
-        finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-        listing = app.listings.get(variant)
-        assert listing is not None
-        return listing
-
-    async def _watched(self, variant: Variant, told: Told) -> None:
-        """Tell how far a start is, until cancelled: its steps, and what the engine says while it gets an image. What
-        the server itself says is in its log; no agent reads it here."""
-
-        def step() -> str:
-            rows = (row for row in self._app.pool.rows() if row.variant == variant.id and row.state == "starting")
-            return next((row.reason for row in rows), "")
-
-        def said(line: str) -> None:
-            if step() in GETTING:
-                told(line)
-
-        before = ""
-        with self._app.logs.following(variant.server, said):
-            while True:
-                now = step()
-                if now and now != before:
-                    told(now)
-                    before = now
-                await asyncio.sleep(LOOK)
-
-    async def _ended(self, variant: str) -> None:
-        """Wait until instances of a variant that nobody has any more are gone; bounded by their own limits."""
-        app = self._app
-        if variant in app.plan.variants:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(rules.leaving_limit(Timeouts()) + MARGIN):
-                await app.pool.end(variant, "it was removed")
 
     # what is there
 
@@ -467,16 +341,3 @@ class _Claim:
 
     def __exit__(self, *_: object) -> None:
         self._busy -= self._places
-
-
-def _missing(entry: Entry, wanted: Sequence[Wanted]) -> str:
-    lines = [f'"{entry.id}" was not added; it needs:']
-    for one in wanted:
-        about = f": {one.description}" if one.description else ""
-        example = f" (such as {one.placeholder})" if one.placeholder else ""
-        if one.secret:
-            do = f"ask the user to run: mooring secret set {one.secret_name}"
-        else:
-            do = f'give settings {{"{one.name}": ...}}; on the command line --set {one.name}=...'
-        lines.append(f"- {one.name}{about}{example}. To do: {do}")
-    return "\n".join(lines)

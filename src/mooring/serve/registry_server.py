@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mooring import __version__
+from mooring.catalog.errors import MissingInput
 from mooring.catalog.search import Question
 from mooring.errors import ConfigError, MooringError
 from mooring.nouns import Facts
 from mooring.nouns_registry import ActiveMount, EntryRow, Outcome
 from mooring.relay.refusals import tool_failure
-from mooring.serve.registry import MissingInput, Registry, Told
+from mooring.serve.first_start import Told
+from mooring.serve.registry import Registry
 from mooring.serve.registry_tools import (
     TOOLS,
     Active,
