@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mooring.launch.keeper import descendants, pack, process_table, unpack
+from mooring.launch.family import descendants, process_table
+from mooring.launch.keeper import pack, unpack
 from mooring.launch.kept import Keeper
 from mooring.launch.start import start_keeper
 
@@ -395,7 +396,7 @@ def test_frames_survive_any_cut() -> None:
 
 
 def test_the_family_of_a_group_holds_its_members_and_their_descendants() -> None:
-    from mooring.launch.keeper import _family
+    from mooring.launch.family import _family
 
     table = {1: (0, 1), 10: (1, 10), 11: (10, 10), 12: (11, 12), 20: (1, 20), 13: (1, 10), 2: (0, 0)}
     assert sorted(_family(10, table)) == [10, 11, 12, 13]

@@ -1,4 +1,4 @@
-"""The keeper: the daemon's one child and the ancestor of every server. Standard library only.
+"""The keeper: the daemon's one child and the ancestor of every server. Standard library and ``launch.family`` only.
 
 Started by ``launch.start`` as ``python -I -S keeper.py`` with one end of a socket pair as descriptor 3; ``launch.kept``
 holds the other end. It forks servers, reports their exits, signals them, ends them; when the socket ends (the daemon is
@@ -16,10 +16,7 @@ The conversation is frames (see ``pack``) of tuples. ``mark`` is the daemon's ra
                       ("exited", mark, code)            negative: by that signal
                       ("ended", mark, survivors)        nothing of it is alive, unless it could not be killed
 
-Who belongs to a server: on Linux each server's soft RLIMIT_LOCKS is its mark. The kernel ignores that limit since
-2.4.25, every descendant inherits it, and reading it takes no privilege; so a helper that left the group, the session
-and the process tree is still known. (What a keeper inside a server marks is that keeper's to end.) Elsewhere it is the
-process group and the tree as it is when asked.
+``launch.family`` says who belongs to a server.
 """
 
 import errno
@@ -30,11 +27,24 @@ import select
 import sys
 import time
 
+if __name__ == "__main__":  # ``-I`` takes away the path to our own package
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+from mooring.launch.family import (
+    MARKS,
+    RLIMIT_LOCKS,
+    become_subreaper,
+    descendants,
+    group_of,
+    kill,
+    members,
+    process_table,
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
     import socket
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from typing import Any
 else:  # the C halves: the public modules cost 10 ms of imports at each start
     import _signal as signal
@@ -53,7 +63,6 @@ AGAIN = 0.1
 LAST_LOOK = 1.0
 """Seconds until an engine is asked again: after it removed something or failed; and once more after it had nothing
 left, because a start that was under way may still become a container."""
-RLIMIT_LOCKS = 10
 
 
 def pack(message: "tuple[Any, ...]") -> bytes:
@@ -68,90 +77,6 @@ def unpack(buffer: bytearray) -> "Iterator[tuple[Any, ...]]":
         body = bytes(buffer[4:end])
         del buffer[:end]
         yield marshal.loads(body)  # noqa: S302 - from the daemon or the keeper, never from outside
-
-
-def become_subreaper() -> None:
-    """Make orphaned descendants children of this process (Linux; elsewhere nothing happens)."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-
-
-def _marks_work() -> bool:
-    """Whether RLIMIT_LOCKS can carry marks here: Linux, with no hard limit in the way."""
-    try:
-        soft, hard = resource.getrlimit(RLIMIT_LOCKS)
-        resource.setrlimit(RLIMIT_LOCKS, (soft, hard))
-    except (OSError, ValueError):
-        return False
-    return sys.platform == "linux" and hard == resource.RLIM_INFINITY
-
-
-MARKS = _marks_work()
-
-
-def members(servers: "Mapping[int, int]") -> dict[int, list[int]]:
-    """The processes of each server, zombies too. ``servers``: leader's pid by mark."""
-    found: dict[int, list[int]] = {mark: [] for mark in servers}
-    if not MARKS:
-        table = process_table()
-        return {mark: _family(leader, table) for mark, leader in servers.items()}
-    for pid in _pids():
-        try:
-            mark, _ = resource.prlimit(pid, RLIMIT_LOCKS)
-        except OSError:  # gone meanwhile, or another user's
-            continue
-        if mark in found:
-            found[mark].append(pid)
-    return found
-
-
-def process_table() -> dict[int, tuple[int, int]]:
-    """Every process: pid -> (parent, process group)."""
-    if sys.platform != "linux":
-        import subprocess
-
-        listed = subprocess.run(["/bin/ps", "-axo", "pid=,ppid=,pgid="], capture_output=True, check=False).stdout
-        return {int(pid): (int(parent), int(group)) for pid, parent, group in map(bytes.split, listed.splitlines())}
-    table: dict[int, tuple[int, int]] = {}
-    for pid in _pids():
-        try:
-            with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-                _, parent, group = file.read(1024).rpartition(b")")[2].split()[:3]
-        except OSError:
-            continue
-        table[pid] = int(parent), int(group)
-    return table
-
-
-def descendants(root: int, table: "Mapping[int, tuple[int, int]]") -> list[int]:
-    """Children, grandchildren and so on of ``root``."""
-    children: dict[int, list[int]] = {}
-    for pid, (parent, _) in table.items():
-        children.setdefault(parent, []).append(pid)
-    found = list(children.get(root, ()))
-    for pid in found:  # grows while it is walked
-        found += children.get(pid, ())
-    return found
-
-
-def _family(leader: int, table: "Mapping[int, tuple[int, int]]") -> list[int]:
-    group = [pid for pid, (_, pgid) in table.items() if pgid == leader != 0]
-    return list({pid for member in group for pid in (member, *descendants(member, table))})
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def kill(pids: "Iterable[int]", number: int = signal.SIGKILL) -> None:
-    """Signal each one that still exists and may be signalled."""
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            continue
 
 
 class Server:
@@ -175,7 +100,7 @@ class Server:
 
     def signal_all(self, found: "Iterable[int]", number: int) -> None:
         """Reach every process once: the group, then those that left it."""
-        outside = [pid for pid in found if not (self.running and _group(pid) == self.pid)]
+        outside = [pid for pid in found if not (self.running and group_of(pid) == self.pid)]
         self.signal_group(number)
         kill(outside, number)
 
@@ -221,13 +146,6 @@ def run_to_end(argv: "tuple[bytes, ...]", env: "dict[bytes, bytes]") -> "bytes |
     if time.monotonic() >= give_up_at:
         kill([pid])
     return bytes(printed) if os.waitpid(pid, 0)[1] == 0 else None
-
-
-def _group(pid: int) -> int:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return -1
 
 
 class Keeper:

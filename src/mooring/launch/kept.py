@@ -16,17 +16,8 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from mooring.launch.keeper import (
-    DYING,
-    MARKS,
-    become_subreaper,
-    descendants,
-    kill,
-    members,
-    pack,
-    process_table,
-    unpack,
-)
+from mooring.launch.family import MARKS, become_subreaper, descendants, kill, members, process_table
+from mooring.launch.keeper import DYING, pack, unpack
 from mooring.launch.start import Started, start_keeper
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mooring.launch.keeper import MARKS, RLIMIT_LOCKS, descendants, members, process_table
+from mooring.launch.family import MARKS, RLIMIT_LOCKS, descendants, members, process_table
 
 
 class Usage(msgspec.Struct, frozen=True):
