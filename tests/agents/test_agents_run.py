@@ -12,12 +12,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from openai import AsyncOpenAI
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
 import agent_story as story
 import mooring
+from agent_kinds import scripted
 from mooring.agents.events import Finished, Text, ToolCall, ToolResult
 from mooring.agents.handler import Approval, Handler, Verdict
 from mooring.agents.pool import AgentPool
@@ -43,11 +41,9 @@ async def opened(
     model: Model, config: dict[str, Any] | None = None, handler: Handler | None = None
 ) -> AsyncGenerator[AgentPool]:
     """The pool of a configuration."""
-    async with AsyncOpenAI(base_url=f"{model.url}/v1", api_key="k", max_retries=0) as client:
-        scripted = OpenAIChatModel("scripted", provider=OpenAIProvider(openai_client=client))
-        config = config or story.config({"a": AGENT, "b": AGENT})
-        async with mooring.open(config) as m, m.agents(handler, {"scripted": scripted}) as pool:
-            yield pool
+    config = config or story.config({"a": AGENT, "b": AGENT})
+    async with scripted(model) as chat, mooring.open(config) as m, m.agents(handler, {"scripted": chat}) as pool:
+        yield pool
 
 
 @pytest.fixture(autouse=True)
