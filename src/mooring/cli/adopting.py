@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any
 
 import click
 
 from mooring.cli.attached import attached, workspace_of
-from mooring.cli.call import arguments_of, exit_code, heard, texts
+from mooring.cli.call import arguments_of, finish, heard
 from mooring.cli.output import (
     json_option,
     no_spawn_option,
@@ -82,18 +81,12 @@ def exec_(tool: str, arguments: str, workspace: str | None, as_json: bool, no_sp
     ARGUMENTS is a JSON object; "-" reads it from stdin. TOOL may have the form mcp_PREFIX_TOOL. Exit 1 when the tool
     failed, 4 when a program that its server needs is not installed.
     """
-    given = arguments_of(sys.stdin.read() if arguments == "-" else arguments)
+    given = arguments_of(arguments)
 
     async def ask(mooring: Mooring) -> dict[str, Any]:
         return await mooring.exec(await workspace_of(mooring, workspace), tool, given, heard)
 
-    result = attached(ask, spawn=not no_spawn, limit=None)
-    if as_json:
-        print_json(result)
-    else:
-        for text in texts(result):
-            click.echo(visible(text), err=bool(result.get("isError")))
-    sys.exit(exit_code(result))
+    finish(ask, as_json, no_spawn)
 
 
 @click.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
 
 import click
 import msgspec
@@ -25,11 +26,16 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
 
     "-" reads it from stdin. Exit 1 when the tool failed, 4 when a program that its server needs is not installed.
     """
-    given = arguments_of(sys.stdin.read() if arguments == "-" else arguments)
+    given = arguments_of(arguments)
 
     async def ask(mooring: Mooring) -> dict[str, Any]:
         return await mooring.call(await workspace_of(mooring, workspace), tool, given, heard)
 
+    finish(ask, as_json, no_spawn)
+
+
+def finish(ask: Callable[[Mooring], Awaitable[dict[str, Any]]], as_json: bool, no_spawn: bool) -> NoReturn:
+    """Make the call that ``ask`` makes, show its result, and end with what it means."""
     result = attached(ask, spawn=not no_spawn, limit=None)
     if as_json:
         print_json(result)
@@ -40,7 +46,9 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """A JSON object that was written on the command line."""
+    """A JSON object that was written on the command line; "-" stands for what stdin has."""
+    if text == "-":
+        text = sys.stdin.read()
     try:
         return msgspec.json.decode(text.encode(), type=dict[str, Any])
     except msgspec.DecodeError as error:

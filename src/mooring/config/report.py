@@ -59,7 +59,7 @@ def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:
         id=variant.id,
         server=variant.server,
         kind=str(variant.launch.__struct_config__.tag),
-        command=_command(variant.launch),
+        command=command(variant.launch),
         env=_env(variant.launch),
         instance_keys=tuple(dict.fromkeys(_instance_key(variant, mount) for mount in mine)),
         sharing=variant.sharing,
@@ -72,7 +72,8 @@ def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:
     )
 
 
-def _command(launch: Launch) -> tuple[str, ...]:
+def command(launch: Launch) -> tuple[str, ...]:
+    """Exactly what would be run."""
     match launch:
         case Process():
             return launch.argv

@@ -91,6 +91,33 @@ class Launched(Protocol):
         ...
 
 
+class Silence:
+    """The ``Tail`` of what has no stderr."""
+
+    def text(self, lines: int = 20) -> str:
+        """Nothing."""
+        return ""
+
+    def follow(self, follower: Callable[[str], None]) -> Callable[[], None]:
+        """Nothing will come."""
+        return lambda: None
+
+
+class Elsewhere:
+    """A ``Launched`` that is no process: a remote, or a part of this one."""
+
+    pid: int | None = None
+    container: str | None = None
+
+    def __init__(self, endpoint: Url | Local) -> None:
+        self.endpoint = endpoint
+        self.stderr = Silence()
+        self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def signal(self, number: int) -> None:
+        """There is no process."""
+
+
 @runtime_checkable
 class Settling(Protocol):
     """A ``Launched`` that wants to know when its server is ready, to let go of what was for the start only."""

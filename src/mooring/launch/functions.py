@@ -17,7 +17,7 @@ import msgspec
 
 from mooring.config.plan import Functions, Variant
 from mooring.errors import ConfigError, StartFailed
-from mooring.launch.base import Local
+from mooring.launch.base import Elsewhere, Local
 from mooring.nouns import Facts, InstanceKey
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Caller
@@ -150,31 +150,6 @@ def result(text: str, structured: msgspec.Raw | None = None, failed: bool = Fals
     return Answer(result=jsonrpc.text(made))
 
 
-class _Silent:
-    """Functions have no stderr of their own."""
-
-    def text(self, lines: int = 20) -> str:
-        return ""
-
-    def follow(self, follower: Callable[[str], None]) -> Callable[[], None]:
-        return lambda: None
-
-
-class _Running:
-    """Implements ``launch.base.Launched``."""
-
-    pid: int | None = None
-    container: str | None = None
-
-    def __init__(self, connection: Any) -> None:
-        self.endpoint = Local(connection)
-        self.stderr = _Silent()
-        self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-
-    def signal(self, number: int) -> None:
-        """There is no process."""
-
-
 Connect = Callable[[InstanceKey], Any]
 """Makes a ``wire.connection.Connection`` whose ``closed`` is a future, for one instance."""
 
@@ -210,7 +185,7 @@ class FunctionsLauncher:
     @asynccontextmanager
     async def launch(
         self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
-    ) -> AsyncGenerator[_Running, None]:
+    ) -> AsyncGenerator[Elsewhere, None]:
         """Nothing starts; the functions are there."""
         assert isinstance(variant.launch, Functions)
         connect = self._servers.get(variant.launch.name)
@@ -218,6 +193,6 @@ class FunctionsLauncher:
             raise StartFailed(f"No functions were added as {variant.launch.name}.", server=variant.server)
         connection = connect(key)
         try:
-            yield _Running(connection)
+            yield Elsewhere(Local(connection))
         finally:
             connection.closed.set_result("removed")

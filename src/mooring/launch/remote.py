@@ -6,44 +6,16 @@ connecting. It never looks whether the remote is there.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from mooring.config.plan import AUTHORIZATION, Launch, Remote, SecretRef, Variant
 from mooring.errors import NoLauncher, StartFailed
-from mooring.launch.base import Url
+from mooring.launch.base import Elsewhere, Url
 from mooring.nouns import InstanceKey
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
-
-
-class Silence:
-    """A remote has no stderr. Fulfils ``launch.base.Tail``."""
-
-    def text(self, lines: int = 20) -> str:
-        """Nothing."""
-        return ""
-
-    def follow(self, follower: Callable[[str], None]) -> Callable[[], None]:
-        """Nothing will come."""
-        return lambda: None
-
-
-class LaunchedRemote:
-    """A server that is somewhere else. Fulfils ``launch.base.Launched``."""
-
-    pid: int | None = None
-    container: str | None = None
-
-    def __init__(self, endpoint: Url) -> None:
-        self.endpoint = endpoint
-        self.stderr = Silence()
-        self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-
-    def signal(self, number: int) -> None:
-        """There is no process."""
 
 
 class RemoteLauncher:
@@ -52,9 +24,7 @@ class RemoteLauncher:
     kinds: ClassVar[tuple[str, ...]] = ("remote",)
 
     @asynccontextmanager
-    async def launch(
-        self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]
-    ) -> AsyncGenerator[LaunchedRemote]:
+    async def launch(self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]) -> AsyncGenerator[Elsewhere]:
         """See ``launch.base.Launcher``. Raises NoLauncher, and StartFailed for a header that cannot be sent."""
         launch = variant.launch
         why_not = unsupported(launch)
@@ -65,7 +35,7 @@ class RemoteLauncher:
             if not (value.isascii() and value.isprintable() and name.isascii() and name.isprintable()):
                 what = f'Server "{variant.server}": the value of the header {name} holds what no header can carry.'
                 raise StartFailed(what, server=variant.server, phase="start")
-        yield LaunchedRemote(Url(launch.url, headers, launch.transport))
+        yield Elsewhere(Url(launch.url, headers, launch.transport))
 
 
 def unsupported(launch: Launch) -> str:

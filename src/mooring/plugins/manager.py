@@ -102,30 +102,35 @@ def source_kinds(
     plugins: Mapping[str, object], context: hooks.Context
 ) -> tuple[dict[str, SourceKind], tuple[Problem, ...]]:
     """The kinds of catalog sources that ``plugins`` bring, by name, and what failed or clashed."""
-    problems: list[Problem] = []
-    manager = _register(plugins, problems)
-    found: dict[str, SourceKind] = {}
-    for plugin, kind in _answers(manager.hook.mooring_catalog_sources, context, _is_source_kind, problems):
-        if kind.kind in found:
-            problems.append(_problem(plugin, f'catalog sources of the kind "{kind.kind}" are read by another plugin'))
-        else:
-            found[kind.kind] = kind
-    return found, tuple(problems)
+    taken = 'catalog sources of the kind "{}" are read by another plugin'
+    return _named(plugins, context, "mooring_catalog_sources", ("kind", "read"), taken)
 
 
 def exporters(
     plugins: Mapping[str, object], context: hooks.Context
 ) -> tuple[tuple[Exporter, ...], tuple[Problem, ...]]:
     """The exporters that ``plugins`` bring, and what failed or clashed."""
+    taken = 'there is an exporter "{}" already'
+    found, problems = _named(plugins, context, "mooring_exporters", ("name", "export"), taken)
+    return tuple(found.values()), problems
+
+
+def _named(
+    plugins: Mapping[str, object], context: hooks.Context, hook: str, members: tuple[str, str], taken: str
+) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+    """What a hook brings, by name, the first of each. ``members``: the attribute with the name, and a method."""
+    name, method = members
+
+    def fits(thing: Any) -> bool:
+        return isinstance(getattr(thing, name, None), str) and callable(getattr(thing, method, None))
+
     problems: list[Problem] = []
     manager = _register(plugins, problems)
-    found: dict[str, Exporter] = {}
-    for plugin, exporter in _answers(manager.hook.mooring_exporters, context, _is_exporter, problems):
-        if exporter.name in found:
-            problems.append(_problem(plugin, f'there is an exporter "{exporter.name}" already'))
-        else:
-            found[exporter.name] = exporter
-    return tuple(found.values()), tuple(problems)
+    found: dict[str, Any] = {}
+    for plugin, thing in _answers(getattr(manager.hook, hook), context, fits, problems):
+        if found.setdefault(getattr(thing, name), thing) is not thing:
+            problems.append(_problem(plugin, taken.format(getattr(thing, name))))
+    return found, tuple(problems)
 
 
 def _register(plugins: Mapping[str, object], problems: list[Problem]) -> pluggy.PluginManager:
@@ -166,14 +171,6 @@ def _answers(
                 yield name, thing
             else:
                 problems.append(_problem(name, f"{hook.name} returned something else: {type(thing).__name__}"))
-
-
-def _is_source_kind(thing: Any) -> bool:
-    return isinstance(getattr(thing, "kind", None), str) and callable(getattr(thing, "read", None))
-
-
-def _is_exporter(thing: Any) -> bool:
-    return isinstance(getattr(thing, "name", None), str) and callable(getattr(thing, "export", None))
 
 
 def _is_launcher(thing: Any) -> bool:

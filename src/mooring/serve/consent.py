@@ -18,6 +18,7 @@ import msgspec
 
 from mooring.catalog.errors import NeedsApproval
 from mooring.config.plan import Allowed, Container, Launch, Process, Remote, references
+from mooring.config.report import command
 from mooring.errors import ConfigError
 from mooring.nouns_registry import ApprovalRow
 from mooring.store.base import Store
@@ -40,19 +41,6 @@ class Wish(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Of all of it."""
         return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
-
-
-def command(launch: Launch) -> tuple[str, ...]:
-    """Exactly what would be run."""
-    match launch:
-        case Process():
-            return launch.argv
-        case Container():
-            return (launch.image, *launch.args)
-        case Remote():
-            return (launch.url,)
-        case _:
-            return ()
 
 
 def reach(launch: Launch) -> tuple[str, ...]:

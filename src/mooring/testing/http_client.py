@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from mooring.testing import speech
+from mooring.testing.client import Client
 from mooring.testing.http_wire import Reply, Wire, head
 from mooring.testing.peer import JSON
 
@@ -18,7 +19,7 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _SSE = "text/event-stream"
 
 
-class HttpClient:
+class HttpClient(Client):
     """Speaks MCP with ``url`` (http). ``timeout`` bounds every wait, in seconds; ``token`` is the bearer key.
 
     ``replies`` holds every response with its raw bytes; ``notifications`` what servers said; ``asked`` their own
@@ -36,21 +37,14 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         timeout: float = 10.0,
     ) -> None:
+        super().__init__(era, capabilities, timeout)
         self.url = url
         self.token = token
-        self.era: speech.Era = era
         self.version = version or speech.NEWEST[era]
-        self.capabilities: JSON = capabilities or {}
         self.headers = dict(headers or {})
-        self.timeout = timeout
         self.session: str | None = None
         self.replies: list[Reply] = []
-        self.notifications: list[JSON] = []
-        self.asked: list[JSON] = []
-        self.answers = dict(speech.ANSWERS)
-        self._last_id = 0
         self._idle: list[Wire] = []
-        self._news = asyncio.Condition()
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,31 +89,6 @@ class HttpClient:
                     await it.body()
                     return answer
         raise ConnectionError("the stream ended without an answer")
-
-    async def result(self, method: str, params: JSON | None = None) -> JSON:
-        """The ``result`` of a request; an error answer fails the test."""
-        message = await self.request(method, params)
-        assert "result" in message, message
-        return message["result"]
-
-    async def call(self, tool: str, arguments: JSON | None = None, **more: Any) -> JSON:
-        """The result of ``tools/call``. Input-required results (modern) are answered and the call repeated."""
-        params: JSON = {"name": tool, "arguments": arguments or {}, **more}
-        result = await self.result("tools/call", params)
-        while result.get("resultType") == "input_required":
-            result = await self.result("tools/call", speech.retry(params, result, self.answers))
-        return result
-
-    async def heard(self, method: str, test: Callable[[JSON], bool] = lambda params: True) -> JSON:
-        """Wait for a notification (one already received counts); returns its ``params``."""
-
-        def found() -> list[JSON]:
-            notes = (note.get("params", {}) for note in self.notifications if note["method"] == method)
-            return [params for params in notes if test(params)]
-
-        async with asyncio.timeout(self.timeout), self._news:
-            await self._news.wait_for(found)
-        return found()[0]
 
     @asynccontextmanager
     async def listening(self, wanted: JSON | None = None) -> AsyncGenerator[Reply]:

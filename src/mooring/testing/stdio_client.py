@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from mooring.testing import speech
+from mooring.testing.client import Client
 from mooring.testing.peer import JSON
 
 LINE_LIMIT = 1 << 27
 """Bytes of the longest line the client reads."""
 
 
-class StdioClient:
+class StdioClient(Client):
     """Starts ``argv`` and speaks MCP with it. ``timeout`` bounds every wait, in seconds.
 
     ``received`` holds every line that came, as bytes; ``notifications`` the decoded ones without an id; ``asked`` the
@@ -31,19 +32,12 @@ class StdioClient:
         cwd: str | None = None,
         timeout: float = 10.0,
     ) -> None:
+        super().__init__(era, capabilities, timeout)
         self.argv = tuple(argv)
-        self.era = era
-        self.capabilities: JSON = capabilities or {}
-        self.timeout = timeout
         self.received: list[bytes] = []
-        self.notifications: list[JSON] = []
-        self.asked: list[JSON] = []
-        self.answers = dict(speech.ANSWERS)
         self.process: asyncio.subprocess.Process
         self._env, self._cwd = env, cwd
-        self._last_id = 0
         self._waiting: dict[Any, asyncio.Future[JSON]] = {}
-        self._news = asyncio.Condition()
 
     async def __aenter__(self) -> Self:
         pipe = asyncio.subprocess.PIPE
@@ -101,35 +95,6 @@ class StdioClient:
         """Send a request and wait for the response message. Raises TimeoutError, ConnectionError."""
         async with asyncio.timeout(self.timeout):
             return await self.begin(method, params)[1]
-
-    async def result(self, method: str, params: JSON | None = None) -> JSON:
-        """The ``result`` of a request; an error answer fails the test."""
-        message = await self.request(method, params)
-        assert "result" in message, message
-        return message["result"]
-
-    async def call(self, tool: str, arguments: JSON | None = None, **more: Any) -> JSON:
-        """The result of ``tools/call``. Input-required results (modern) are answered and the call repeated."""
-        params: JSON = {"name": tool, "arguments": arguments or {}, **more}
-        result = await self.result("tools/call", params)
-        while result.get("resultType") == "input_required":
-            result = await self.result("tools/call", speech.retry(params, result, self.answers))
-        return result
-
-    async def heard(self, method: str, test: Callable[[JSON], bool] = lambda params: True) -> JSON:
-        """Wait for a notification (one already received counts); returns its ``params``."""
-
-        def found() -> JSON | None:
-            for note in self.notifications:
-                if note["method"] == method and test(note.get("params", {})):
-                    return note
-            return None
-
-        async with asyncio.timeout(self.timeout), self._news:
-            await self._news.wait_for(found)
-        note = found()
-        assert note is not None
-        return note.get("params", {})
 
     async def close_stdin(self) -> int:
         """End the server's input and wait for its exit code."""

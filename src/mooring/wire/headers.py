@@ -51,7 +51,7 @@ METHOD = b"mcp-method"
 NAME = b"mcp-name"
 SESSION = b"mcp-session-id"
 
-_NAMED_BY = {
+NAMED_BY = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -59,6 +59,7 @@ _NAMED_BY = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
+"""Method to the member of its params that the header ``Mcp-Name`` repeats."""
 _LEGACY = frozenset(version.encode() for version in LEGACY_VERSIONS)
 _MODERN = frozenset(version.encode() for version in MODERN_VERSIONS)
 _STATUS = {
@@ -179,7 +180,7 @@ def ladder(headers: Headers, method: str, params: bytes) -> ModernMeta | Answer:
 def _disagreement(headers: Headers, method: str, parts: _Parts) -> Answer | None:
     if headers.get(METHOD, b"") != method.encode("utf-8", "surrogatepass"):
         return _mismatch("Mcp-Method", "method")
-    member = _NAMED_BY.get(method)
+    member = NAMED_BY.get(method)
     if member is None:
         return None
     if member == "taskId":

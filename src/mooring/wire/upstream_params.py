@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from mooring.wire import jsonrpc
 from mooring.wire.eras import PROTOCOL_VERSION_KEY, SUBSCRIPTION_ID_KEY
-from mooring.wire.headers import encode_value
+from mooring.wire.headers import NAMED_BY, encode_value
 from mooring.wire.jsonrpc import EMPTY, fields, members, string
 
 OUTSIDE = ("/list_changed", "resources/updated")
 """How the names of notifications end that belong to no request."""
 _LISTS = ("tools", "prompts", "resources")
-_NAMED_BY = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-}
 
 
 def own_token(params: bytes, request_id: int) -> tuple[bytes, bytes | None]:
@@ -63,7 +55,7 @@ def mirrored(method: str, params: bytes) -> dict[str, str]:
     version = string(fields(parts.get("_meta")).get(PROTOCOL_VERSION_KEY))
     if version is not None:
         headers["MCP-Protocol-Version"] = version
-    name = string(parts.get(_NAMED_BY.get(method, "")))
+    name = string(parts.get(NAMED_BY.get(method, "")))
     if name is not None:
         headers["Mcp-Name"] = encode_value(name)
     return headers
