@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-
 from mooring.testing.daemon import daemon
 from mooring.testing.model import Model
 from mooring.testing.plugins import Site
@@ -23,11 +21,9 @@ class Plugin(McpPlugin):
 
 
 async def test_r30_claude_code_calls_the_tool_of_a_plugin(
-    tmp_path: Path, place: Place, model: Model, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, place: Place, model: Model
 ) -> None:
     """R30: it runs end to end."""
-    site = Site(tmp_path / "site")
-    monkeypatch.setenv("PYTHONPATH", str(site.folder))
     site.install(PLUGIN)
     home = tmp_path / "mooring"
     home.mkdir()

@@ -8,25 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_keyring import MemoryKeyring
 
 from mooring.config.logins import SERVICE, LoginPlace
 from mooring.errors import ConfigError
-
-
-class Ring:
-    """A keyring in memory; the real ones need a desktop."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, name: str) -> str | None:
-        return self.kept.get((service, name))
-
-    def set_password(self, service: str, name: str, value: str) -> None:
-        self.kept[service, name] = value
-
-    def delete_password(self, service: str, name: str) -> None:
-        del self.kept[service, name]
 
 
 def place(folder: Path, ring: Any = None) -> LoginPlace:
@@ -50,7 +35,7 @@ def test_without_a_keyring_a_private_file_holds_it(tmp_path: Path) -> None:
 
 def test_with_a_keyring_the_file_holds_nothing(tmp_path: Path) -> None:
     """A35"""
-    ring = Ring()
+    ring = MemoryKeyring()
     it = place(tmp_path, ring)
     it.change(lambda raw: b"t0psecret")
     file = tmp_path / "logins" / "far.json"
@@ -65,7 +50,7 @@ def test_with_a_keyring_the_file_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_what_the_keyring_lost_is_no_login_and_can_be_forgotten(tmp_path: Path) -> None:
-    ring = Ring()
+    ring = MemoryKeyring()
     it = place(tmp_path, ring)
     it.change(lambda raw: b"x")
     ring.kept.clear()
@@ -75,7 +60,7 @@ def test_what_the_keyring_lost_is_no_login_and_can_be_forgotten(tmp_path: Path) 
 
 
 def test_a_keyring_that_fails_is_named_and_what_it_says_is_not(tmp_path: Path) -> None:
-    class Locked(Ring):
+    class Locked(MemoryKeyring):
         def set_password(self, service: str, name: str, value: str) -> None:
             raise RuntimeError(f"cannot keep {value}")
 

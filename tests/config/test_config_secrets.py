@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_keyring import MemoryKeyring
 
 from mooring.config import secrets as module
 from mooring.config.home import Home
@@ -22,22 +23,6 @@ from mooring.config.store import SecretStore, usable_keyring
 from mooring.errors import ConfigError
 
 VALUE = "s3cret-välue"
-
-
-class MemoryKeyring:
-    """A keyring as the library's backends are."""
-
-    def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, user: str) -> str | None:
-        return self.kept.get((service, user))
-
-    def set_password(self, service: str, user: str, value: str) -> None:
-        self.kept[service, user] = value
-
-    def delete_password(self, service: str, user: str) -> None:
-        del self.kept[service, user]
 
 
 @pytest.fixture

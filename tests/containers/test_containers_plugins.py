@@ -57,15 +57,6 @@ BUILT = 500.0
 INSIDE = "/workspace/plugins/voice"
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """A folder that this process and its children import from."""
-    site = Site(tmp_path / "site")
-    monkeypatch.setenv("PYTHONPATH", str(site.folder))
-    monkeypatch.setattr(sys, "path", [*sys.path, str(site.folder)])
-    return site
-
-
 def installed(site: Site, extra: str = 'extra = ""', **spec: Any) -> Path:
     """The voice plugin; ``extra``: what its tool does besides."""
     more = "".join(f"            {name}={value!r},\n" for name, value in spec.items())

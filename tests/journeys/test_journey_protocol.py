@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import pytest
 
+from cancelling import cancelled
 from mooring.testing import HttpClient, StdioClient, echo, wait_for
 from mooring.testing.daemon import Daemon, server, write_config
 from mooring.testing.speech import DIALOGUE, NEWEST, Era, modern
@@ -219,25 +220,6 @@ async def test_cancelling_one_call_leaves_the_others(start: Start, era: Era, fro
         assert not (await tail).get("isError")
         assert len(await seen()) == 1
         assert (await client.call("echo", {"a": 1}))["structuredContent"] == {"a": 1}
-
-
-async def cancelled(client: HttpClient | StdioClient, params: dict[str, Any]) -> None:
-    """Begin a call and cancel it once it has reported something."""
-    if isinstance(client, StdioClient):
-        number, _ = client.begin("tools/call", params)
-        await client.heard("notifications/progress")
-        client.notify("notifications/cancelled", {"requestId": number})
-    elif client.era == "modern":
-        task = asyncio.create_task(client.request("tools/call", params))
-        await client.heard("notifications/progress")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    else:
-        frame = {"jsonrpc": "2.0", "id": "mine", "method": "tools/call", "params": params}
-        async with asyncio.timeout(20), client.post(json.dumps(frame).encode()) as reply:
-            await anext(reply.events())
-            assert await client.notify("notifications/cancelled", {"requestId": "mine"}) == 202
-            assert b'"id":"mine"' not in await reply.body()
 
 
 async def test_a_session_belongs_to_its_key(start: Start) -> None:

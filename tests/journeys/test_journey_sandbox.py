@@ -6,8 +6,7 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from mooring.testing import wait_for
 from mooring.testing.daemon import Daemon, server
 from mooring.testing.processes import alive
+from small_web import web
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
@@ -42,27 +42,6 @@ def fetch(url: str) -> str:
 
 app.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
 """
-
-
-@asynccontextmanager
-async def web() -> AsyncIterator[str]:
-    """The peer of a web server on this machine."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
-            await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    finally:
-        listening.close()
 
 
 def text(result: dict[str, Any]) -> str:

@@ -25,6 +25,7 @@ from mooring.launch import sandbox as sandboxes
 from mooring.launch.base import Pipes, Url
 from mooring.launch.process import ProcessLauncher
 from mooring.testing import echo
+from small_web import web
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
@@ -178,27 +179,6 @@ def direct(peer):
 direct_ones = {peer: tried(lambda: direct(peer)) for peer in peers}
 print(json.dumps([{peer: tried(lambda: get(peer)) for peer in peers}, direct_ones, os.environ.get("HTTP_PROXY", "")]))
 """
-
-
-@asynccontextmanager
-async def web() -> AsyncIterator[str]:
-    """The peer of a web server on this machine."""
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi")
-            await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
 
 
 async def test_a_list_is_all_that_it_reaches(bench, reports: Reports) -> None:

@@ -45,6 +45,16 @@ async def api(real: Both) -> AsyncGenerator[Api]:
     await api.clear()
 
 
+@pytest.fixture
+def home(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a daemon that may use the real one."""
+    monkeypatch.setenv("LITELLM_MASTER_KEY", api.master_key)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    home = tmp_path / "home"
+    home.mkdir()
+    return home
+
+
 @asynccontextmanager
 async def agent(api: Api, key: str, path: str = "/mcp") -> AsyncGenerator[Client]:
     """An MCP client at LiteLLM's endpoint."""
@@ -76,13 +86,9 @@ def settings(api: Api, **more: Any) -> dict[str, Any]:
 
 
 async def test_agents_reach_their_own_servers_through_litellm_and_no_others(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, home: Path, tmp_path: Path
 ) -> None:
     """R19: list and call, down to a server that starts for the call and idles afterwards."""
-    monkeypatch.setenv("LITELLM_MASTER_KEY", api.master_key)
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    home = tmp_path / "home"
-    home.mkdir()
     async with daemon(home, SERVERS, WORKSPACES, **settings(api)) as running:
         code, out, complaint = await running.command("litellm", "sync")  # perhaps the one at boot was faster
         assert code == 0, complaint
@@ -120,14 +126,8 @@ async def test_agents_reach_their_own_servers_through_litellm_and_no_others(
         assert api.master_key not in running.output
 
 
-async def test_a_changed_configuration_reaches_litellm_by_itself(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_changed_configuration_reaches_litellm_by_itself(api: Api, home: Path) -> None:
     """R18: a workspace's last server is removed, and its key opens nothing any more."""
-    monkeypatch.setenv("LITELLM_MASTER_KEY", api.master_key)
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    home = tmp_path / "home"
-    home.mkdir()
     async with daemon(home, {"time": server("--tool", "find")}, {"a": {"mcp_servers": ["time"]}}, **settings(api)) as d:
 
         async def state(name: str) -> bool:
@@ -146,14 +146,10 @@ async def test_a_changed_configuration_reaches_litellm_by_itself(
 
 
 async def test_a_remote_gets_its_credential_whoever_calls_it(
-    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    api: Api, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R21: LiteLLM itself, or Mooring for it."""
-    monkeypatch.setenv("LITELLM_MASTER_KEY", api.master_key)
     monkeypatch.setenv("REMOTE_TOKEN", "token of the remote")
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
-    home = tmp_path / "home"
-    home.mkdir()
     async with RawServer("legacy") as remote:
         servers = {"remote": {"url": remote.url, "auth": {"env": "REMOTE_TOKEN"}}}
         write_config(home / "mooring.toml", servers, **settings(api, via="upstream"))

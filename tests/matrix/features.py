@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from cancelling import cancelled
 from mooring.testing import HttpClient, wait_for
 from mooring.testing.speech import META
 
@@ -50,25 +49,15 @@ async def log(client: HttpClient) -> None:
 async def cancel(client: HttpClient) -> None:
     """The server learns that a call was cancelled."""
 
-    async def cancelled() -> int:
+    async def seen() -> int:
         return len((await client.call("seen"))["structuredContent"]["cancelled"])
 
-    before = await cancelled()
+    before = await seen()
     params = {"name": "sleep", "arguments": {"seconds": 600, "steps": 60000}, "_meta": {"progressToken": 2}}
-    if client.era == "modern":
-        task = asyncio.create_task(client.request("tools/call", params))
-        await client.heard("notifications/progress")
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    else:
-        frame = {"jsonrpc": "2.0", "id": "mine", "method": "tools/call", "params": params}
-        async with client.post(json.dumps(frame).encode()) as reply:
-            await anext(reply.events())
-            assert await client.notify("notifications/cancelled", {"requestId": "mine"}) == 202
-            assert b'"id":"mine"' not in await reply.body()
+    await cancelled(client, params)
 
     async def one_more() -> bool:
-        return await cancelled() == before + 1
+        return await seen() == before + 1
 
     await wait_for(one_more, LIMIT)
 
