@@ -7,7 +7,7 @@
       Declined            a person was asked and did not agree (403)
       Unauthenticated     no key, or not a valid one (401)
       Unavailable         a server cannot serve now (503)
-        StartFailed  PullFailed  Crashed  BackingOff  Busy  Disabled  NoLauncher
+        StartFailed  PullFailed  Crashed  BackingOff  Busy  NoLauncher
       TimedOut            a step or a call took longer than its limit (504)
       UpstreamProtocol    a server broke the protocol (502)
       LaunchMissing       a program that launching needs is not installed (exit 4)
@@ -141,12 +141,6 @@ class Busy(Unavailable):
     """The server takes no more work now."""
 
     kind = "busy"
-
-
-class Disabled(Unavailable):
-    """The server is switched off in the configuration."""
-
-    kind = "disabled"
 
 
 class NoLauncher(Unavailable):

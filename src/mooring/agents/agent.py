@@ -97,7 +97,7 @@ class Agent:
         """Start it. Raises MooringError; LaunchMissing when its program or its library is not installed."""
         if self._driver is not None:
             raise MooringError(f'The agent "{self.name}" is open already; agent.session() makes another one.')
-        module = adapter(self._seat.agent.type)
+        opened: Opened = adapter(self._seat.agent.type).opened
         functions = imported(self._seat.agent.tools)
         async with AsyncExitStack() as stack:
             await self._seat.open()
@@ -106,7 +106,7 @@ class Agent:
                 await self.tools.add(*functions)
             self._pool.opened(self)
             stack.callback(self._pool.closed, self)
-            self._driver = await stack.enter_async_context(module.opened(self._seat))
+            self._driver = await stack.enter_async_context(opened(self._seat))
             self._shown = await self._offers()
             self._stack = stack.pop_all()
         return self

@@ -24,11 +24,6 @@ def definition(table: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _member(key, value) for key, value in table.items()}
 
 
-def pairs(values: Mapping[str, str]) -> dict[str, str]:
-    """Environment or headers, masked."""
-    return {name: text(value, name) for name, value in values.items()}
-
-
 def argv(words: Iterable[str]) -> tuple[str, ...]:
     """A command line, masked: ``--token X``, ``--token=X``, ``TOKEN=X``, and values that give themselves away."""
     shown: list[str] = []

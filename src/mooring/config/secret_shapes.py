@@ -1,5 +1,5 @@
-"""What looks like a secret. Pure; called by ``config.importer``. Errs on the side of secret: a value too many in the
-secret store does no harm."""
+"""What looks like a secret. Pure; used where configurations are imported and shown. Errs on the side of secret: a
+value too many in the secret store does no harm."""
 
 from __future__ import annotations
 

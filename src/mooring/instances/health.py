@@ -1,4 +1,4 @@
-"""Whether a server still answers, asked after a call that timed out. Used by ``instances.chores``; holds nothing."""
+"""Whether a server still answers, asked after a call that timed out. Used by ``instances.life``; holds nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The contract of a launcher.
 
 A launcher brings one server into existence and ends it again: ``launch`` is an async context manager that yields a
-``Launched``; leaving the block means the server is gone, with all its descendants. Called by ``serve.app`` inside the
-instance's owner task, never twice for one instance. It never speaks MCP.
+``Launched``; leaving the block means the server is gone, with all its descendants. Called by ``serve.starter`` inside
+the instance's owner task, never twice for one instance. It never speaks MCP.
 """
 
 from __future__ import annotations

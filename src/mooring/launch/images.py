@@ -1,6 +1,6 @@
 """Images: found, pulled or built, once for all who want the same one.
 
-Used by ``launch.container`` before a start and for the warm-up after boot. What was found is remembered, so that a
+Used by ``launch.runtime`` before a start and for the warm-up after boot. What was found is remembered, so that a
 start asks the engine for nothing; ``forget`` is called when the engine then does not have it.
 """
 

@@ -4,7 +4,7 @@
     parent    {"KEY": "value", ...}     one line
     server    +OK                       what follows is MCP; or +ERR and a reason
 
-Called by ``serve.upstream`` for servers with ``credentials``, whatever launched them. Credentials go through here and
+Called by ``serve.starter`` for servers with ``credentials``, whatever launched them. Credentials go through here and
 to no launcher, so that none can put them into an environment. It says nothing of MCP, keeps no value and writes no log;
 what it shows of a server's output is masked. ``mooring.smcp`` is the other half. Source: SMCP 0.2, "Handshake",
 "Timeouts".

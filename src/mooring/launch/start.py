@@ -1,6 +1,6 @@
 """Start the keeper. Imports next to nothing, so that the daemon can call it before its own imports and both cores work.
 
-Called by ``serve.app`` first of all, and by ``launch.kept`` when there is no keeper. It never talks to the keeper.
+Called by ``cli.up`` first of all, and by ``launch.kept`` when there is no keeper. It never talks to the keeper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A request and its answer across the two protocol eras. Pure; used by ``relay.relay`` only.
+"""A request and its answer across the two protocol eras. Pure; used by whatever in this room passes a request on.
 
 Same-era pairs pass untouched. Source: ``wire.eras`` for the shapes; MCP 2026-07-28 "Versioning".
 """

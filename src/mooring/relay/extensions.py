@@ -1,7 +1,7 @@
 """What Mooring does not know, passed on: methods and notifications of extensions, and those of the tasks extension.
 
 Nothing in a method that nobody knows says whose it is. So it goes to the server of a workspace that has only one, where
-that speaks the era of the client and no tool filter is there that it could get around. Used by ``relay.relay``.
+that speaks the era of the client and no tool filter is there that it could get around. Made by ``relay.methods``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Functions of plugins around tool calls. Made by ``relay.relay`` when a plugin brings some; else nothing stands there.
+"""Functions of plugins around tool calls. Made by ``relay.methods`` when a plugin brings some; else nothing is there.
 
 A guard that fails refuses the call: what cannot be checked does not pass.
 """

@@ -1,7 +1,7 @@
 """What one key sees of one workspace: routes that pass its filter, and the list answers as ready bytes.
 
 Views are made per (workspace generation, key) and thrown away with the generation; a list costs a join once and a
-lookup afterwards. Pure. Called by ``relay.relay``.
+lookup afterwards. Pure. Made by ``relay.views``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store on SQLite: a file, or ``:memory:`` for the library face and for tests.
 
-Opened by ``serve.app`` as an async context manager. One thread owns the connection and does all the work, in the order
-it was asked for; the event loop never touches the disk. Never retries and never repairs: a damaged file is an error
-that says what to do, since starting over in silence would throw all keys away.
+Opened by ``serve.daemon`` and ``serve.library`` as an async context manager. One thread owns the connection and does
+all the work, in the order it was asked for; the event loop never touches the disk. Never retries and never repairs: a
+damaged file is an error that says what to do, since starting over in silence would throw all keys away.
 
 Ends by finishing what was asked for, then closing the file; after ``CLOSE_LIMIT`` seconds it stops waiting (a hanging
 disk must not keep the daemon alive; what was acknowledged is on disk already).

@@ -60,7 +60,6 @@ class ModernMeta(msgspec.Struct, frozen=True):
     client_info: bytes = EMPTY
     """``{}`` when the client did not say."""
     log_level: str | None = None
-    progress_token: bytes | None = None
 
 
 def negotiate(version: str) -> str:
@@ -104,13 +103,11 @@ def modern_meta(params: bytes) -> ModernMeta | Answer:
         return failure(INVALID_PARAMS, f"params._meta: {CLIENT_CAPABILITIES_KEY} must be an object")
     if version not in MODERN_VERSIONS:
         return unsupported(version)
-    token = meta.get("progressToken")
     return ModernMeta(
         version=version,
         capabilities=capabilities,
         client_info=bytes(meta.get(CLIENT_INFO_KEY, EMPTY)),
         log_level=string(meta.get(LOG_LEVEL_KEY)),
-        progress_token=None if token is None else bytes(token),
     )
 
 

@@ -1,6 +1,6 @@
 """The HTTP/1.1 server: accepts connections and hands requests to one handler.
 
-Used by ``serve.app`` with ``wire.http_front.McpFront`` as the handler. Knows nothing of MCP. Everything it needs is a
+Used by ``serve.front`` with ``wire.http_front.McpFront`` as the handler. Knows nothing of MCP. Everything it needs is a
 constructor argument; leaving the context manager ends it within a bound.
 """
 

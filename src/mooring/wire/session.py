@@ -80,7 +80,8 @@ class Request(Protocol):
 
 
 class Handler(Protocol):
-    """What a front calls for each request; ``relay.Relay`` is one. Cancelling the call is the client's cancellation."""
+    """What a front calls for each request; ``relay.relay.Relay`` is one. Cancelling the call is the
+    client's cancellation."""
 
     async def handle(self, request: Request) -> Answer: ...
 

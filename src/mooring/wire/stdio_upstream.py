@@ -1,9 +1,9 @@
 """A conversation with a server on stdio: many requests at once over one pair of pipes.
 
-Opened by ``serve.app`` inside an instance's owner task, used through ``wire.connection.Connection``. Ids and progress
-tokens towards the server are our own. What a server says reaches the caller it belongs to; what cannot be tied to one
-caller goes to the listener. It never starts or ends the process, never repeats a request, and never raises for what a
-server writes: lines that are no messages are counted and shown to ``stray``.
+Opened by ``serve.upstream`` inside an instance's owner task, used through ``wire.connection.Connection``. Ids and
+progress tokens towards the server are our own. What a server says reaches the caller it belongs to; what cannot be tied
+to one caller goes to the listener. It never starts or ends the process, never repeats a request, and never raises for
+what a server writes: lines that are no messages are counted and shown to ``stray``.
 
 Source: MCP 2026-07-28 and 2025-11-25 "stdio", "Cancellation", "Progress"; MCP 2026-07-28 "Subscriptions".
 """

@@ -55,8 +55,6 @@ class Dialogue:
     def __init__(self, name: str, listener: Listener, reply: Callable[[bytes], Awaitable[None]]) -> None:
         self.calls: dict[int, Call] = {}
         """Calls under way, by id."""
-        self.strays = 0
-        """How many messages were none, belong to no call of ours, or were questions too many."""
         self.asks = False
         """Whether the server may send requests: legacy only; no others are answered."""
         self._name = name
@@ -78,7 +76,7 @@ class Dialogue:
             else:
                 self._asked(text(message.id), message.method, params, call)
         except BadFrame:
-            self.strays += 1
+            pass  # no message at all: nobody waits for it
         except Exception:
             _log.exception("%s: a message could not be passed on", self._name)  # one caller's fault is not the others'
         return None
@@ -116,14 +114,11 @@ class Dialogue:
         parts = members(params)
         number = bytes(parts.get("progressToken", EMPTY))
         call = self.calls.get(int(number)) if number.isdigit() and len(number) < 20 else None
-        if call is None or call.token is None:
-            self.strays += 1
-        elif call.caller is not None:
+        if call is not None and call.token is not None and call.caller is not None:
             call.caller.heard("notifications/progress", jsonrpc.build({**parts, "progressToken": call.token}))
 
     def _asked(self, raw_id: bytes, method: str, params: bytes, call: Call | None) -> None:
         if not self.asks or raw_id in self._questions or len(self._questions) >= QUESTIONS:
-            self.strays += 1
             return
         call = call or self._only_call()
         ask = self._listener.asked if call is None or call.caller is None else call.caller.ask
