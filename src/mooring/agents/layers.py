@@ -1,6 +1,6 @@
 """From layers to one workspace: what agent pool, teams, the agent itself and its session give it. Pure.
 
-Called by ``config.resolve`` for each agent, so that nothing behind the plan needs a case for agents. Precedence, the
+Called by ``config.resolve_agents`` for each agent, so that nothing behind the plan needs a case for agents. Precedence, the
 nearest last: agent pool, the agent's teams in the order of the configuration, the agent, the session.
 
 - A server that several layers name is there once. Its kwargs merge like presets: what a nearer layer says replaces, its
