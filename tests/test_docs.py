@@ -115,6 +115,20 @@ def test_every_verb_that_is_named_exists() -> None:
     assert [(page, verb) for page, verb in said if verb not in VERBS] == []
 
 
+def test_every_module_that_is_named_exists() -> None:
+    """In what is said to those who change Mooring, and in what the source says about itself."""
+    source = ROOT / "src" / "mooring"
+    rooms = [folder.name for folder in source.iterdir() if (folder / "__init__.py").exists()]
+    named = re.compile(rf"`(?:mooring\.)?({'|'.join(rooms)})\.([a-z_]+)\b(?!\*)")
+    missing = [
+        (str(file.relative_to(ROOT)), f"{room}.{module}")
+        for file in (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md", *source.rglob("*.py"))
+        for room, module in named.findall(file.read_text("utf-8"))
+        if not any((source / room / f"{module}{ending}").exists() for ending in ("", ".py"))
+    ]
+    assert missing == []
+
+
 LIBRARY = DOCS / "use-as-a-library.md"
 PROGRAMS = [
     (here, after) for here, after in zip(fences(LIBRARY), fences(LIBRARY)[1:], strict=False) if here.info == "python"

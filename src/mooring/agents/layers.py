@@ -1,7 +1,7 @@
 """From layers to one workspace: what agent pool, teams, the agent itself and its session give it. Pure.
 
-Called by ``config.resolve_agents`` for each agent, so that nothing behind the plan needs a case for agents. Precedence, the
-nearest last: agent pool, the agent's teams in the order of the configuration, the agent, the session.
+Called by ``config.resolve_agents`` for each agent, so that nothing behind the plan needs a case for agents. Precedence,
+the nearest last: agent pool, the agent's teams in the order of the configuration, the agent, the session.
 
 - A server that several layers name is there once. Its kwargs merge like presets: what a nearer layer says replaces, its
   lists append; the nearest layer that says anything is treated as a workspace's own table (its lists replace, and
