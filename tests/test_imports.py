@@ -55,12 +55,15 @@ LAYERS = {
     "store": TOUCH,
     "catalog": DECIDE,
     "config.edit": TOUCH,
+    "config.files": TOUCH,
     "config.home": TOUCH,
     "config.importer": TOUCH,
     "config.load": TOUCH,
     "config.locate": TOUCH,
     "config.logins": TOUCH,
+    "config.reference": TOUCH,
     "config.secrets": TOUCH,
+    "config.store": TOUCH,
     "observe": TOUCH,
     "relay": RUN,
     "instances": RUN,
@@ -82,6 +85,11 @@ LAYERS = {
 
 SIDEWAYS = {("relay", "instances"), ("relay", "access"), ("agents", "relay"), ("export", "relay")}
 """Rooms of one layer that may import each other; within a room everything may."""
+
+CLOCKS_AND_DICE = {"time", "datetime", "random", "secrets"}
+SYSTEM = {"os", "io", "shutil", "tempfile", "select", "signal", "socket", "ssl", "subprocess", "threading", "sqlite3"}
+IMPURE = {*CLOCKS_AND_DICE, *SYSTEM, "httpx2", "urllib.request"}
+"""What a module that is pure has no use for; ``os.path`` only joins names."""
 
 OUTSIDE = ("smcp", "launch.keeper", "launch.family", "plugins.spec")
 """What runs outside the daemon."""
@@ -159,6 +167,11 @@ def test_every_import_points_down(module: str) -> None:
 def test_the_sdk_and_its_models_stay_out(module: str) -> None:
     """Only the adapter for OAuth may load the MCP SDK; the data path is raw, and asyncio is the only loop."""
     assert [name for name in imported(module) if name.split(".")[0] in SDK] == []
+
+
+@pytest.mark.parametrize("module", [module for module in layered() if layer(module) in (NAME, DECIDE)])
+def test_what_decides_does_no_io_and_has_no_clock(module: str) -> None:
+    assert [name for name in imported(module) if name in IMPURE] == []
 
 
 @pytest.mark.parametrize("module", OUTSIDE)
