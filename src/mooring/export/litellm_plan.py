@@ -49,7 +49,7 @@ def changes(wanted: Wanted, observed: Observed, names: Names, hashes: Mapping[st
     return (
         *(change for change in keys if change.action == "remove"),
         *_servers(wanted, observed, names),
-        *_teams(wanted, observed, names),
+        *_teams(wanted, observed),
         *(change for change in keys if change.action != "remove"),
         *_unwanted_teams(wanted, observed, names, hashes),
     )
@@ -81,7 +81,7 @@ def _servers(wanted: Wanted, observed: Observed, names: Names) -> Iterator[Chang
             yield Change("update", msgspec.structs.replace(server, others=kept[server.id].others), differing)
 
 
-def _teams(wanted: Wanted, observed: Observed, names: Names) -> Iterator[Change]:
+def _teams(wanted: Wanted, observed: Observed) -> Iterator[Change]:
     there = {team.id: team for team in observed.teams}
     for team in wanted.teams:
         if team.id not in there:
