@@ -96,7 +96,7 @@ class Run:
 
 
 class Seat:
-    """Implements ``relay.stewards.Steward``. Made by ``agents.agent``."""
+    """Implements ``relay.stewards.Steward``. Made by ``agents.pool``."""
 
     def __init__(self, ground: Ground, workspace: str, handler: Handler) -> None:
         self.ground = ground

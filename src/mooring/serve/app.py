@@ -1,6 +1,6 @@
 """The daemon's parts, put together: the only place that knows them all.
 
-``assembled`` is used by the daemon (a home, a store file, fronts) and by the library (no home, a store in memory, no
+``App`` is used by the daemon (a home, a store file, fronts) and by the library (no home, a store in memory, no
 port). What is opened together is closed together, in reverse order.
 """
 
@@ -68,7 +68,7 @@ LIST_SHARE = 0.8
 
 
 class App:
-    """All parts, running. Made by ``assembled`` only."""
+    """All parts, running. Made by ``serve.daemon`` and ``serve.library``."""
 
     def __init__(
         self, configuration: Configuration, store: Store, secrets: Secrets, keeper: Keeper, redact: Redactor
