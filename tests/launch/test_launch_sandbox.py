@@ -11,6 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -432,33 +433,30 @@ def usable_by_nobody() -> str | None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the suite runs as a plain user already")
-def test_a_plain_user_gets_the_same(tmp_path: Path) -> None:
+def test_a_plain_user_gets_the_same() -> None:
     """All of this file again, by a user without privileges."""
     if (python := usable_by_nobody()) is None:
         pytest.skip("needs an interpreter like this one that every user may run")
     packages = [path for path in sys.path if path.endswith("site-packages")]
-    home = tmp_path / "home"
-    home.mkdir()
-    for folder in (home, *(parent for parent in home.parents if parent.owner() == "root" and str(parent) != "/")):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    os.chown(home, NOBODY["user"], NOBODY["group"])
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "PYTHONPATH": os.pathsep.join((SOURCE, *packages)),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    options = ("-p", "no:cacheprovider", f"--basetemp={home}/tmp", "-W", "ignore::pytest.PytestConfigWarning")
-    run = subprocess.run(
-        [python, "-m", "pytest", *options, __file__],
-        env=environment,
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=110,
-        **NOBODY,
-    )
+    with tempfile.TemporaryDirectory() as home:  # below tmp_path nobody else can be sure to get
+        os.chown(home, NOBODY["user"], NOBODY["group"])
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "PYTHONPATH": os.pathsep.join((SOURCE, *packages)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        options = ("-p", "no:cacheprovider", f"--basetemp={home}/tmp", "-W", "ignore::pytest.PytestConfigWarning")
+        run = subprocess.run(
+            [python, "-m", "pytest", *options, __file__],
+            env=environment,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=110,
+            **NOBODY,
+        )
     if "No module named pytest" in run.stderr:
         pytest.skip(f"{python} cannot load the packages of this one for any user")
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
