@@ -34,8 +34,10 @@ ERA: Era = "modern" if os.environ["MCP_CONFORMANCE_PROTOCOL_VERSION"] >= "2026-0
 LOGINS = 3
 """The suite wants a client to give up after this many."""
 AT_ONCE = 3
-LISTED = 30.0
-"""Seconds for the gateway to know what the server offers."""
+LISTED = 90.0
+"""Seconds for the gateway to know what the server offers, and for one answer: all scenarios share this machine."""
+NEEDED = "needs login"
+"""What Mooring says where a login is missing, or does not go far enough."""
 EXTENSIONS = ("auth/client-credentials", "auth/enterprise", "auth/dpop", "auth/wif")
 """Not scored."""
 METADATA = "https://conformance-test.local/client-metadata.json"
@@ -151,18 +153,19 @@ async def authorized(running: Daemon, client: Client) -> None:
 
 
 async def served(client: Client) -> bool:
-    """Whether the first tool can be called; what needs a login is not listed, or refused."""
+    """Whether there is nothing to log in for: what needs a login is not listed, or the call of its first tool refused.
+    A call that fails otherwise is no reason for another login."""
     listed: JSON = {}
 
     async def decided() -> bool:
         listed.update(await client.result("tools/list"))
-        return bool(listed["tools"]) or "needs login" in str(listed["_meta"])
+        return bool(listed["tools"]) or NEEDED in str(listed["_meta"])
 
     await wait_for(decided, LISTED, 0.05)
     if not listed["tools"]:
         return False
     called = await client.call(listed["tools"][0]["name"])
-    return not called.get("isError")
+    return not (called.get("isError") and NEEDED in str(called["content"]))
 
 
 async def logged_in(running: Daemon) -> bool:
@@ -191,7 +194,7 @@ async def main(url: str) -> None:
     with tempfile.TemporaryDirectory(prefix="mrg-") as home:
         os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.null.Keyring"
         async with daemon(Path(home), {"mock": server(url)}, workspace) as running:
-            client = Client(running.endpoint, era=ERA, capabilities=DIALOGUE, timeout=30)
+            client = Client(running.endpoint, era=ERA, capabilities=DIALOGUE, timeout=LISTED)
             client.answers["elicitation/create"] = defaults
             async with client:
                 await client.open()

@@ -152,6 +152,35 @@ async def test_a_token_that_was_taken_back_is_renewed_when_it_is_refused(start: 
         assert [each.form["grant_type"] for each in far.guardian.asked("/token")][-1] == "refresh_token"
 
 
+async def test_a_server_that_is_slow_after_a_login_is_starting_and_needs_no_other(
+    start: Start, server: GuardedServer
+) -> None:
+    """A35: why it could not be listed before does not hold any more."""
+    running = await start(table(server))
+    async with await running.client("w", "modern", timeout=LIMIT) as it:
+
+        async def missing() -> str:
+            return str((await it.result("tools/list")).get("_meta", {}).get("mooring/missing"))
+
+        async def said() -> bool:
+            return "needs login" in await missing()
+
+        await wait_for(said, 10)
+        guard, go = server.override, asyncio.Event()
+        assert guard is not None
+
+        async def slow(exchange: Any) -> bool:
+            if "authorization" in exchange.headers:
+                await go.wait()
+            return await guard(exchange)
+
+        server.override = slow
+        await signed_in(running)
+        assert "starting" in await missing()
+        go.set()
+        await wait_for(lambda: works(it), 10)
+
+
 async def test_an_ended_login_says_so_and_a_new_one_goes_on(start: Start, server: GuardedServer) -> None:
     """A35: nothing is restarted for it by hand."""
     running = await start(table(server))

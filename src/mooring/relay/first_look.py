@@ -40,6 +40,8 @@ class FirstLooks:
         self._retry_at: dict[tuple[str, str], float] = {}
         self._waited_for: set[tuple[str, str]] = set()
         """Those that lists do not wait for any more."""
+        self._overtaken: set[tuple[str, str]] = set()
+        """Those under way that began before ``again``."""
 
     def start(self, plan: Plan) -> None:
         """Look at every mounted variant that can be started and has no listing."""
@@ -52,10 +54,18 @@ class FirstLooks:
                 self._look(variant)
 
     def again(self, server: str) -> None:
-        """What made looks at the server fail may be gone: look now, where there is no listing, and wait for it."""
+        """What made looks at the server fail may be gone: look now, where there is no listing, and wait for it. One
+        that is under way may yet fail for the old reason, and is then followed by another."""
         for variant in self._views.plan.variants.values():
-            if variant.server == server and self._retry_at.pop(_place(variant), None) is not None:
-                self._waited_for.discard(_place(variant))
+            place = _place(variant)
+            if variant.server != server or not (place in self._under_way or place in self._retry_at):
+                continue
+            self._retry_at.pop(place, None)
+            self._waited_for.discard(place)
+            self._views.missing(variant.id, None)
+            if place in self._under_way:
+                self._overtaken.add(place)
+            else:
                 self._look(variant)
 
     async def wait(self, variants: Iterable[str]) -> None:
@@ -116,7 +126,22 @@ class FirstLooks:
         task.add_done_callback(lambda _: self._under_way.pop(place, None))
 
     async def _looked(self, variant: Variant) -> None:
-        key = self._key(variant)
+        place, key = _place(variant), self._key(variant)
+        try:
+            failure = await self._failure(variant, key)
+            while failure is not None and place in self._overtaken:
+                self._overtaken.discard(place)
+                self._pool.retry(variant.server)
+                failure = await self._failure(variant, key)
+        finally:
+            self._overtaken.discard(place)
+            if key.scope:
+                self._pool.end_scope(key.scope)
+        if failure is not None:
+            self._failed(variant, *failure)
+
+    async def _failure(self, variant: Variant, key: InstanceKey) -> tuple[str, float | None] | None:
+        """One look: why it failed, and when to try again if that is known; None when there is a listing now."""
         try:
             async with self._permits:
                 lease = await self._pool.lease(variant, key)
@@ -126,12 +151,10 @@ class FirstLooks:
                 finally:
                     lease.release()
         except TimeoutError:
-            self._failed(variant, f"did not list what it offers within {variant.timeouts.discover:g} s", None)
+            return f"did not list what it offers within {variant.timeouts.discover:g} s", None
         except MooringError as error:
-            self._failed(variant, explained(error), error.details.get("retry_at"))
-        finally:
-            if key.scope:
-                self._pool.end_scope(key.scope)
+            return explained(error), error.details.get("retry_at")
+        return None
 
     def _failed(self, variant: Variant, reason: str, retry_at: float | None) -> None:
         self._retry_at[_place(variant)] = retry_at or time.time() + 60.0

@@ -26,9 +26,9 @@ from mooring.testing.http_client import HttpClient
 from mooring.testing.speech import Era
 from mooring.testing.waiting import wait_for
 
-READY = 20.0
+READY = 60.0
 """Seconds a daemon has until its endpoint is known."""
-COMMAND = 30.0
+COMMAND = 60.0
 """Seconds for one ``mooring`` command."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import httpx2
 
-LIMIT = 60.0
+LIMIT = 120.0
 """Seconds for one login."""
 HOPS = 5
 
