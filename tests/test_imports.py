@@ -38,6 +38,7 @@ LAYERS = {
     "wire.upstream_refusal": DECIDE,
     "instances.state": DECIDE,
     "instances.rules": DECIDE,
+    "relay.client_names": DECIDE,
     "relay.table": DECIDE,
     "relay.view": DECIDE,
     "access.policy": DECIDE,

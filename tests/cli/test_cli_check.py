@@ -138,6 +138,22 @@ def test_without_a_configuration_there_is_nothing_wrong(run: Run) -> None:
     assert (result.exit_code, result.output) == (0, "")
 
 
+async def test_names_that_a_client_changes_are_named_with_server_and_client(place: Path, run: Run) -> None:
+    """R6: as information, since their tools are reached all the same."""
+    write_config(place / "mooring.toml", {"a": server(), "b": server()}, {"w": {"mcp_servers": ["a", "b"]}})
+    plan = configured.planned(configured.loaded())
+    Home.locate().prepare()
+    async with SqliteStore(Home.locate().store_file) as store:
+        for name, tool in (("a", "short"), ("b", "l" * 50)):
+            item = Item(tool, b'{"name":"%s"}' % tool.encode())
+            facts = Facts("legacy", "2025-11-25", b'{"tools":{}}')
+            await Listings(store).put(plan.variants[name], Listing(facts, tools=(item,)))
+    result = await asyncio.to_thread(run, "check", "--json")
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert (result.exit_code, problem["level"], problem["path"]) == (0, "info", "workspaces.w")
+    assert problem["message"].startswith(f"Gemini CLI cuts the middle out of long names of b: b_{'l' * 50};")
+
+
 async def test_clashing_names_of_listed_servers_are_errors(place: Path, run: Run) -> None:
     """A20, R6: known once the servers were listed; both tools are withdrawn."""
     write_config(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mooring.relay.client_names import behind_two_underscores, gemini
 from mooring.relay.table import NAME_LIMIT, advertised
 
 
@@ -29,14 +30,9 @@ class Client(msgspec.Struct):
     """The longest advertised name that is not cut."""
 
 
-def gemini(name: str) -> str:
-    whole = f"mcp_mooring_{name}"
-    return whole if len(whole) <= 63 else f"{whole[:30]}...{whole[-30:]}"
-
-
 CLIENTS = (
-    Client("Claude Code", lambda name: f"mcp__mooring__{name}", r"[a-zA-Z0-9_-]{1,128}"),
-    Client("Codex", lambda name: f"mcp__mooring__{name}", r"[a-zA-Z0-9_-]{1,128}"),
+    Client("Claude Code", behind_two_underscores, r"[a-zA-Z0-9_-]{1,128}"),
+    Client("Codex", behind_two_underscores, r"[a-zA-Z0-9_-]{1,128}"),
     Client("Gemini CLI", gemini, r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", kept=51),
     Client("opencode", lambda name: f"mooring_{name}", r"[a-zA-Z0-9_-]{1,128}"),
     Client("Copilot CLI", lambda name: f"mooring-{name}", r"[a-zA-Z0-9_-]{1,128}"),

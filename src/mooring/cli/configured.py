@@ -24,6 +24,7 @@ from mooring.config.secrets import Secrets
 from mooring.nouns import CheckReport, Problem, VariantRow
 from mooring.observe.events import Events
 from mooring.plugins.found import Installed
+from mooring.relay import client_names
 from mooring.relay.listings import Listings
 from mooring.relay.table import build
 from mooring.serve.kinds import unsupported
@@ -72,9 +73,9 @@ def checked(written: Loaded, plan: Plan) -> CheckReport:
 
 
 def clashes(plan: Plan) -> tuple[Problem, ...]:
-    """Tools, prompts and resources that get in each other's way, and tools that are not as they were pinned, by what
-    the servers offered when they were last listed; servers that nobody has listed yet say nothing. Raises
-    StoreError."""
+    """Tools, prompts and resources that get in each other's way, tools whose names some client changes, and tools that
+    are not as they were pinned, by what the servers offered when they were last listed; servers that nobody has listed
+    yet say nothing. Raises StoreError."""
     file = Home.locate().store_file
     return asyncio.run(_clashes(plan, file)) if os.path.exists(file) else ()
 
@@ -86,10 +87,11 @@ async def _clashes(plan: Plan, file: str) -> tuple[Problem, ...]:
         known = listings.of(plan.variants)
         pins = Pins(store, Events())
         pins.load()
+    tables = {name: build(workspace.mounts, plan.variants, known) for name, workspace in plan.workspaces.items()}
     clashing = (
-        msgspec.structs.replace(problem, path=f"workspaces.{workspace.name}")
-        for workspace in plan.workspaces.values()
-        for problem in build(workspace.mounts, plan.variants, known).problems
+        msgspec.structs.replace(problem, path=f"workspaces.{name}")
+        for name, table in tables.items()
+        for problem in (*table.problems, *client_names.problems(table.tools.values()))
     )
     return (*clashing, *_unapproved(plan, pins.waiting()))
 
