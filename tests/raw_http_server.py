@@ -297,17 +297,16 @@ class RawServer:
         """HTTP+SSE: POST to the stream's own URL is refused, messages go to another."""
         if it.verb == "GET":
             await it.stream()
-            self.outside = [it]
-            await it.event("/messages?session=1", kind="endpoint")
+            self.outside.append(it)
+            await it.event(f"/messages?session={len(self.outside)}", kind="endpoint")
             await it.over.wait()
         elif not it.path.startswith("/messages"):
             await it.reply(405)
         else:
             await it.reply(202)
-            await self._old_message(it.message)
+            await self._old_message(it.message, self.outside[int(it.path.partition("=")[2]) - 1])
 
-    async def _old_message(self, message: JSON) -> None:
-        stream = self.outside[0]
+    async def _old_message(self, message: JSON, stream: Exchange) -> None:
         if message.get("method") == "initialize":
             await stream.event({"jsonrpc": "2.0", "id": message["id"], "result": self._hello("2024-11-05")})
         elif message.get("method") == "tools/list":

@@ -10,7 +10,7 @@ from typing import Any
 
 from mooring.config.plan import Process, Timeouts, Variant
 from mooring.errors import Crashed
-from mooring.instances.opener import Birth, Running
+from mooring.instances.opener import Birth, Demand, Running
 from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.observe.events import Event, Events
@@ -219,7 +219,7 @@ class Bench:
             clock=self.clock,
         )
 
-    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
+    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection, demand: Demand | None) -> None:
         self.listings.append(key)
         if self.list is not None:
             await self.list(connection)

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mooring.config.plan import Variant
 from mooring.errors import MooringError
 from mooring.instances.lease import Lease
+from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
 from mooring.nouns import InstanceKey
 from mooring.observe.events import Event, Events
@@ -61,7 +62,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool = Pool(self.opener, Events((self._seen,)), listed=self._listed, max_starting=2, clock=self.loop.time)
         await self.pool.__aenter__()
 
-    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
+    async def _listed(self, variant: Variant, key: InstanceKey, connection: Connection, demand: Demand | None) -> None:
         await asyncio.sleep(0.3)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

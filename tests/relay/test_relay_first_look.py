@@ -38,7 +38,8 @@ class Gate:
         return self
 
     async def listed(self, key: InstanceKey) -> None:
-        self._listings._known[VARIANT.id, VARIANT.digest] = Listing(Facts("modern", "2026-07-28"))
+        listing = Listing(Facts("modern", "2026-07-28"))
+        self._listings._known[VARIANT.id, VARIANT.digest] = self._listings._joined(VARIANT, listing, "", True)
 
     def release(self) -> None: ...
 

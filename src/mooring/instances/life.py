@@ -114,7 +114,7 @@ class Life:
         self.birth.over()
         self._limit.reschedule(None)
         self.chores = Chores(
-            partial(self._means.listed, variant, self._key, connection),
+            partial(self._means.listed, variant, self._key, connection, self.birth.demand),
             variant.timeouts.discover,
             partial(alive, connection, self._means.complete),
             partial(self._owner.mute, self),

@@ -25,11 +25,13 @@ QUEUE = "queue"
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What one caller session asks of an instance of its own (``dialogue = "session"``)."""
+    """What is asked of an instance that is not for everybody: by a caller session that has it to itself, by the legacy
+    clients that share it, by a first look."""
 
     capabilities: bytes
-    """The caller's client capabilities, raw JSON."""
-    era: Era
+    """What is declared to the server: client capabilities, raw JSON."""
+    era: Era | None
+    """In which era to meet it, if it speaks both; None: as everybody does."""
     listener: Listener
 
 
@@ -113,7 +115,7 @@ class Means(msgspec.Struct, frozen=True):
     """What a pool gives to each of its instances."""
 
     open: Opener
-    listed: Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
+    listed: Callable[[Variant, InstanceKey, Connection, Demand | None], Awaitable[None]]
     complete: Complete
     events: Events
     clock: Callable[[], float]

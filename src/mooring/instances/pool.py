@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 CANCELLED_LIMIT = 2.0
 """Seconds for owner tasks that had to be cancelled at the very end."""
 
-Listed = Callable[[Variant, InstanceKey, Connection], Awaitable[None]]
-"""Called at each ``ready`` and after the server said that its lists changed, in a task of the instance."""
+Listed = Callable[[Variant, InstanceKey, Connection, Demand | None], Awaitable[None]]
+"""Called at each ``ready`` and after the server said that its lists changed, in a task of the instance; with what was
+asked of it."""
 
 
 class Pool:
@@ -135,6 +136,11 @@ class Pool:
         instance = self._instances.get(key)
         if instance is not None:
             instance.stop(reason)
+
+    def drain(self, key: InstanceKey, reason: str) -> None:
+        """Let an instance serve out who has it now, and end then; nobody else gets a lease on it."""
+        if (instance := self._instances.get(key)) is not None:
+            instance.drain(reason)
 
     async def end(self, variant: str, reason: str) -> None:
         """End all instances of a variant that is not wanted any more, and wait until they are gone. Bounded by their

@@ -1,15 +1,37 @@
-"""A request and its answer across the two protocol eras. Pure; used by whatever in this room passes a request on.
+"""A request and its answer across the two protocol eras, and what is declared on the way. Pure; used by whatever in
+this room passes a request on.
 
 Same-era pairs pass untouched. Source: ``wire.eras`` for the shapes; MCP 2026-07-28 "Versioning".
 """
 
 from __future__ import annotations
 
+from mooring.config.plan import Remote, Variant
 from mooring.nouns import Facts
 from mooring.wire import eras, jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Request
 from mooring.wire.upstream_handshake import CLIENT_INFO
+
+CARRIED = b'{"elicitation":{"form":{},"url":{}},"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}}}'
+"""Client capabilities by which a server may ask: all that Mooring carries to a client and back. Legacy servers hear of
+them once, when a conversation begins, and may offer more to a client that can be asked."""
+_QUESTIONS = ("elicitation", "roots", "sampling")
+
+
+def asks(capabilities: bytes) -> str:
+    """What a client with these capabilities can be asked for, such as "elicitation,roots"; "" for nothing."""
+    declared = jsonrpc.fields(capabilities)
+    return ",".join(question for question in _QUESTIONS if question in declared)
+
+
+EVERYTHING = ",".join(_QUESTIONS)
+
+
+def may_ask(variant: Variant) -> bool:
+    """Whether callers that can be asked have a conversation with this server to themselves, should it be a legacy one.
+    One more costs a remote little and a process much: those do it where the configuration says so."""
+    return variant.dialogue == "session" or isinstance(variant.launch, Remote)
 
 
 def outgoing(request: Request, params: bytes, facts: Facts) -> bytes:
@@ -36,11 +58,12 @@ def capabilities(request: Request) -> bytes:
 
 
 def own(facts: Facts, params: bytes) -> bytes:
-    """Parameters of a request that Mooring itself makes, complete for the server's era."""
+    """Parameters of a request that Mooring itself makes, complete for the server's era. It declares what any caller
+    may declare, so that lists are complete; such requests lead to no question."""
     if facts.era == "legacy":
         return params
     return eras.to_modern_params(
-        params, version=facts.version, capabilities=jsonrpc.EMPTY, client_info=CLIENT_INFO, log_level=None
+        params, version=facts.version, capabilities=CARRIED, client_info=CLIENT_INFO, log_level=None
     )
 
 

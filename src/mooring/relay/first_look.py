@@ -1,7 +1,8 @@
 """First looks: a variant that nobody has listed yet is started once in the background, listed, and left to idle.
 
-So a new server's tools appear by themselves, and apart from that a list starts nothing. Owns one task for each look
-under way. Used by ``relay.greetings``, told by ``serve`` when the plan changed.
+So a new server's tools appear by themselves, and apart from that a list starts nothing. Where a server may ask some of
+its callers, a look declares all that Mooring can carry: there may be tools for those callers only. Owns one task for
+each look under way. Used by ``relay.greetings``, told by ``serve`` when the plan changed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Iterable
 
 from mooring.config.plan import Plan, Variant
 from mooring.errors import MooringError, Unavailable
+from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
 from mooring.nouns import InstanceKey
+from mooring.relay.bridge import CARRIED, may_ask
+from mooring.relay.listener import LookListener
 from mooring.relay.listings import Listings
 from mooring.relay.refusals import explained
 from mooring.relay.views import Views
@@ -51,7 +55,7 @@ class FirstLooks:
         self._retry_at = {place: at for place, at in self._retry_at.items() if place in places}
         for variant in plan.variants.values():
             if variant.id in mounted:
-                self._look(variant)
+                self.look(variant)
 
     def again(self, server: str) -> None:
         """What made looks at the server fail may be gone: look now, where there is no listing, and wait for it. One
@@ -66,14 +70,14 @@ class FirstLooks:
             if place in self._under_way:
                 self._overtaken.add(place)
             else:
-                self._look(variant)
+                self.look(variant)
 
     async def wait(self, variants: Iterable[str]) -> None:
         """Wait for the first looks at these variants, ``PATIENCE`` seconds at most in all, and only once for each; try
         failed ones again whose back-off is over (in the background)."""
         asked = set(variants)
         for variant in asked & self._views.plan.variants.keys():
-            self._look(self._views.plan.variants[variant])
+            self.look(self._views.plan.variants[variant])
         pending = {
             task: place
             for place, task in self._under_way.items()
@@ -95,7 +99,7 @@ class FirstLooks:
             if looked is not None and _place(variant) == _place(looked):
                 break
             looked = variant
-            self._look(variant)
+            self.look(variant)
             task = self._under_way.get(_place(variant))
             if task is not None:
                 await asyncio.wait((task,), timeout=PATIENCE)
@@ -116,9 +120,10 @@ class FirstLooks:
         while self._under_way:
             await asyncio.wait(list(self._under_way.values()))
 
-    def _look(self, variant: Variant) -> None:
+    def look(self, variant: Variant) -> None:
+        """Look at a variant that can be started and is not listed completely, unless that failed lately."""
         place = _place(variant)
-        if variant.unavailable or place in self._under_way or self._listings.get(variant) is not None:
+        if variant.unavailable or place in self._under_way or self._listings.complete(variant):
             return
         if time.time() < self._retry_at.get(place, 0.0):
             return
@@ -126,7 +131,15 @@ class FirstLooks:
         task.add_done_callback(lambda _: self._under_way.pop(place, None))
 
     async def _looked(self, variant: Variant) -> None:
-        place, key = _place(variant), self._key(variant)
+        """As everybody meets it, and where that is not all, as one who can be asked everything would."""
+        if self._listings.get(variant) is None:
+            await self._tried(variant, self._key(variant))
+        if self._listings.get(variant) is not None and not self._listings.complete(variant):
+            await self._tried(variant, self._own_key(variant))
+
+    async def _tried(self, variant: Variant, key: InstanceKey) -> None:
+        """One look, and another if ``again`` was called during one that failed."""
+        place = _place(variant)
         try:
             failure = await self._failure(variant, key)
             while failure is not None and place in self._overtaken:
@@ -141,10 +154,13 @@ class FirstLooks:
             self._failed(variant, *failure)
 
     async def _failure(self, variant: Variant, key: InstanceKey) -> tuple[str, float | None] | None:
-        """One look: why it failed, and when to try again if that is known; None when there is a listing now."""
+        """Why a look failed, and when to try again if that is known; None when there is a listing now."""
+        demand = None
+        if key.scope and may_ask(variant):
+            demand = Demand(CARRIED, None, LookListener(key, self._pool))
         try:
             async with self._permits:
-                lease = await self._pool.lease(variant, key)
+                lease = await self._pool.lease(variant, key, demand)
                 try:
                     async with asyncio.timeout(variant.timeouts.discover):
                         await self._pool.listed(lease.key)
@@ -159,14 +175,17 @@ class FirstLooks:
     def _failed(self, variant: Variant, reason: str, retry_at: float | None) -> None:
         self._retry_at[_place(variant)] = retry_at or time.time() + 60.0
         self._waited_for.add(_place(variant))
-        self._views.missing(variant.id, reason)
+        if self._listings.get(variant) is None:
+            self._views.missing(variant.id, reason)
 
     def _key(self, variant: Variant) -> InstanceKey:
         """Where instances belong to workspaces or sessions, the one that is only looked at belongs to its look."""
         mounts = (mount for workspace in self._views.plan.workspaces.values() for mount in workspace.mounts)
         shared = any(mount.variant == variant.id and mount.sharing == "shared" for mount in mounts)
-        scope = "" if shared and variant.dialogue != "session" else f"look:{variant.id}"
-        return InstanceKey(variant.id, variant.digest, scope)
+        return variant.key() if shared and variant.dialogue != "session" else self._own_key(variant)
+
+    def _own_key(self, variant: Variant) -> InstanceKey:
+        return variant.key(f"look:{variant.id}")
 
 
 def _place(variant: Variant) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from mooring.nouns import Facts, InstanceKey
 from mooring.relay import bridge, refusals
 from mooring.relay.exchange import Exchange
 from mooring.relay.levels import Levels, wanted
-from mooring.relay.listener import SessionListener
+from mooring.relay.listener import InstanceListener, SessionListener
 from mooring.relay.parked import Parked
 from mooring.relay.rounds import completed
 from mooring.relay.table import Route
@@ -30,14 +30,14 @@ from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Request, Session
 
-_DIALOGUE = frozenset(("elicitation", "sampling", "roots"))
-"""Client capabilities that let a server ask."""
+MIRRORED = "legacy"
+"""Scope of the conversation that legacy clients share at a remote which speaks both eras."""
 
 
 def scope(route: Route, request: Request, facts: Facts | None) -> str:
-    """For whom the instance behind a route is: "" for all, one workspace, or one session. ``facts``: the server's, as
-    far as it was listed. A legacy server is told once what its client can do, a modern client says it with every
-    request: what it declares differently is another instance."""
+    """For whom the instance behind a route is: "" for all, ``MIRRORED``, one workspace, or one session. ``facts``: the
+    server's, as far as it was listed. A legacy server is told once what its client can do, a modern client says it with
+    every request: what it declares differently is another instance."""
     session = request.session
     if alone(route.variant, request, facts):
         told_once = request.era == "modern" and _legacy(facts)
@@ -46,18 +46,25 @@ def scope(route: Route, request: Request, facts: Facts | None) -> str:
         return f"s:{session.id}"
     if route.mount.sharing == "workspace":
         return f"w:{session.principal.workspace}"
-    return ""
+    return MIRRORED if mirrored(route.variant, request, facts) else ""
+
+
+def mirrored(variant: Variant, request: Request, facts: Facts | None) -> bool:
+    """Whether a legacy client meets, in its own era, a remote that was listed as modern: it may speak both. Those of
+    them that cannot be asked share one conversation. A process would have to be started once more for it."""
+    return (
+        request.era == "legacy" and isinstance(variant.launch, Remote) and facts is not None and facts.era == "modern"
+    )
 
 
 def alone(variant: Variant, request: Request, facts: Facts | None) -> bool:
-    """Whether the server may ask this caller, who therefore has a conversation with it to itself. A session more costs
-    a legacy remote little, a process more costs much: those do it where the configuration says so. A remote that was
-    listed as modern may speak the other era too: then a legacy client that can be asked meets it there."""
+    """Whether the server may ask this caller, who therefore has a conversation with it to itself. Modern ones on both
+    sides need none: there the question is an answer."""
     if variant.dialogue == "session":
         return True
-    if not isinstance(variant.launch, Remote) or facts is None or "modern" == facts.era == request.era:
+    if not bridge.may_ask(variant) or facts is None or "modern" == facts.era == request.era:
         return False
-    return not _DIALOGUE.isdisjoint(jsonrpc.fields(bridge.capabilities(request)))
+    return bool(bridge.asks(bridge.capabilities(request)))
 
 
 def _legacy(facts: Facts | None) -> bool:
@@ -158,9 +165,13 @@ class Forward:
         if alone(variant, request, self._facts(request, route)):
             listener = SessionListener(key, self._pool, self._watching, session)
             demand = Demand(bridge.capabilities(request), request.era, listener)
+        elif key.scope == MIRRORED:
+            demand = Demand(jsonrpc.EMPTY, "legacy", InstanceListener(key, self._pool, self._watching))
         lease = await self._pool.lease(variant, key, demand)
         if demand is not None and request.era == "legacy" and lease.connection.facts.era == "modern":
             self._modern_only.add((variant.id, variant.digest))
+            if variant.dialogue != "session":
+                self._pool.drain(key, "the server speaks the modern era only")  # from now on all share
         return lease
 
     def _ends_with(self, session: Session, key: InstanceKey) -> None:

@@ -17,6 +17,11 @@ _REFUSED = jsonrpc.failure(
     jsonrpc.METHOD_NOT_FOUND, "This server is shared by several callers; it can ask none of them outside a call."
 )
 
+_NOBODY = {
+    "roots/list": Answer(result=b'{"roots":[]}'),
+    "elicitation/create": Answer(result=b'{"action":"cancel"}'),
+}
+
 
 class InstanceListener:
     """Implements ``wire.connection.Listener`` for an instance that nobody owns alone."""
@@ -39,6 +44,25 @@ class InstanceListener:
     async def asked(self, method: str, params: bytes) -> Answer:
         """Nobody can answer."""
         return _REFUSED
+
+
+class LookListener:
+    """For an instance that is only looked at: nobody is there, which is said the way a client would say it."""
+
+    alone = False
+
+    def __init__(self, key: InstanceKey, pool: Pool) -> None:
+        self._key = key
+        self._pool = pool
+
+    def announced(self, method: str, params: bytes) -> None:
+        """Lists that change meanwhile are taken anew."""
+        if method.endswith("/list_changed"):
+            self._pool.relist(self._key)
+
+    async def asked(self, method: str, params: bytes) -> Answer:
+        """No roots, no consent."""
+        return _NOBODY.get(method, _REFUSED)
 
 
 class SessionListener(InstanceListener):

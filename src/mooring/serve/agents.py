@@ -111,7 +111,7 @@ class Ground:
         variant = self._app.plan.variants.get(own(workspace))
         if variant is not None:
             connection = FunctionConnection(self._served[variant.id])
-            await self._app.listed(variant, InstanceKey(variant.id, variant.digest), connection)
+            await self._app.listed(variant, variant.key(), connection, None)
 
     @asynccontextmanager
     async def started(self, name: str, launch: Launch) -> AsyncGenerator[Launched]:

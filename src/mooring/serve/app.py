@@ -22,6 +22,7 @@ from mooring.access.pins import Pins
 from mooring.config.names import prefix_of
 from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Variant
 from mooring.errors import ConfigError, Unavailable
+from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
 from mooring.instances.spares import Spares
 from mooring.launch.base import Launcher
@@ -328,31 +329,33 @@ class App:
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)
 
-    async def listed(self, variant: Variant, key: InstanceKey, connection: Connection) -> None:
+    async def listed(self, variant: Variant, key: InstanceKey, connection: Connection, demand: Demand | None) -> None:
         """Called at every ``ready`` and after a list change: ask, keep, tell."""
         from mooring.instances.listing import take  # not before the first server runs
 
-        before = self.listings.get(variant)
+        era = connection.facts.era
+        asks = bridge.EVERYTHING if era == "modern" else bridge.asks(demand.capabilities) if demand else ""
+        main = demand is None or demand.era is None
         listing = await take(
             connection,
             time.time(),
             complete=bridge.own,
-            before=before,
+            before=self.listings.taken(variant, (era, asks)),
             limit=variant.timeouts.discover * LIST_SHARE,
         )
         listing = msgspec.structs.replace(listing, problems=tuple(map(self.redact, listing.problems)))
         if listing.empty and listing.problems:
             raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
-        if before is not None and key.scope and before.facts.era != connection.facts.era:
-            # One session speaks with it in the other era; what it is to everybody else stays.
-            listing = msgspec.structs.replace(listing, facts=before.facts, caching={})
         current = variant.digest == self.plan.variants.get(variant.id, variant).digest
-        if current and await self.pins.seen(variant.id, variant.server, listing.tools):
+        whole = self.listings.with_(variant, listing, asks, main)
+        if current and await self.pins.seen(variant.id, variant.server, whole.tools):
             self.views.changed(variant.id)
-        kinds = await self.listings.put(variant, listing)
+        kinds = await self.listings.put(variant, listing, asks, main)
         if not current:
             return  # a definition of yesterday, which only drains
         self.views.missing(variant.id, None)
+        if self._looking:
+            self.looks.look(variant)
         touched = self.views.changed(variant.id)
         self.subscriptions.changed(touched, kinds)
         if kinds:

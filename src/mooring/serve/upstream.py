@@ -75,7 +75,7 @@ class Upstream:
     async def _opened(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
         from mooring.wire import stdio_upstream
 
-        era = birth.demand.era if birth.demand else self._verdicts.get(variant)
+        era = (birth.demand and birth.demand.era) or self._verdicts.get(variant)
         try:
             async with self._attempt(variant, key, birth, era) as running:
                 yield running
@@ -96,7 +96,7 @@ class Upstream:
             async with self._connected(variant, key, launched, birth, era) as connection:
                 if isinstance(launched, Settling):
                     launched.answered()
-                if birth.demand is None:
+                if birth.demand is None or birth.demand.era is None:
                     await self._verdicts.put(variant, connection.facts)
                 yield Running(connection, launched)
 

@@ -8,6 +8,10 @@ VALUES (:variant, :digest, :era, :capabilities, :identity, :listing, :taken_at)
 ON CONFLICT (variant, digest, era, capabilities, identity) DO UPDATE
 SET listing = excluded.listing, taken_at = excluded.taken_at;
 
+-- name: drop_listing
+DELETE FROM listings
+WHERE variant = :variant AND digest = :digest AND era = :era AND capabilities = :capabilities AND identity = '';
+
 -- name: listings
 SELECT variant, digest, era, capabilities, identity, listing, taken_at
 FROM json_each(:wanted) AS pair
