@@ -77,6 +77,24 @@ def test_a_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
         it.read()
 
 
+@pytest.mark.parametrize("spoil", ["keyring", "others", "damaged"])
+def test_what_cannot_be_read_can_be_replaced_and_forgotten(tmp_path: Path, spoil: str) -> None:
+    file = tmp_path / "logins" / "far.json"
+    for value in (b"new", None):
+        place(tmp_path, Ring() if spoil == "keyring" else None).put(b"old")
+        if spoil == "others":
+            file.chmod(0o644)
+        elif spoil == "damaged":
+            file.write_bytes(b"{")
+        it = place(tmp_path)
+        with pytest.raises(ConfigError):
+            it.read()
+        it.put(value)
+        assert it.read() == value
+        assert file.exists() == (value is not None)
+        assert value is None or stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
 def test_a_damaged_file_says_so(tmp_path: Path) -> None:
     it = place(tmp_path)
     it.change(lambda raw: b"x")

@@ -35,12 +35,12 @@ def npx() -> str:
 
 
 @asynccontextmanager
-async def listening(npx: str) -> AsyncGenerator[str]:
-    """The server on HTTP, started by somebody else than Mooring; its address."""
+async def listening(npx: str, transport: str) -> AsyncGenerator[str]:
+    """The server on HTTP, started by somebody else than Mooring; its origin."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     process = await asyncio.create_subprocess_exec(
-        *(npx, *ARGS, "streamableHttp"),
+        *(npx, *ARGS, transport),
         env={**os.environ, "PATH": PATH, "PORT": str(port)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
@@ -55,13 +55,13 @@ async def listening(npx: str) -> AsyncGenerator[str]:
 
     try:
         await wait_for(answers, PATIENCE)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
-@pytest.fixture(params=["stdio", "port", "url"])
+@pytest.fixture(params=["stdio", "port", "url", "sse"])
 async def definition(request: pytest.FixtureRequest, npx: str) -> AsyncGenerator[dict[str, Any]]:
     """``[mcp_servers.it]``. What asks over a process needs one for each session; a remote needs to be told nothing."""
     own: dict[str, Any] = {"command": npx, "dialogue": "session", **SLOW}
@@ -70,36 +70,35 @@ async def definition(request: pytest.FixtureRequest, npx: str) -> AsyncGenerator
             yield {**own, "args": ARGS, "env": {"PATH": PATH}}
         case "port":
             yield {**own, "args": [*ARGS, "streamableHttp"], "port": 3001, "env": {"PATH": PATH, "PORT": "{port}"}}
+        case "url":
+            async with listening(npx, "streamableHttp") as origin:
+                yield {"url": f"{origin}/mcp"}
         case _:
-            async with listening(npx) as url:
-                yield {"url": url}
+            async with listening(npx, "sse") as origin:
+                yield {"url": f"{origin}/sse", "transport": "sse"}
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_its_questions_are_answered(start: Start, definition: dict[str, Any], era: Era) -> None:
-    """A18, R27: elicitation, sampling and roots. It offers the tools that ask to a client that can answer only, so they
-    are listed after its first conversation with one."""
+    """A18, R27: elicitation, sampling and roots. It offers the tools that ask to a client that can answer only; they
+    are listed before anybody called anything."""
     running = await start({"it": definition})
     async with await running.client("w", era, capabilities=DIALOGUE, timeout=PATIENCE) as client:
         await client.open()
         client.answers["elicitation/create"] = {"action": "accept", "content": {"name": "Ann", "check": True}}
 
-        async def names() -> set[str]:
-            return {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
-
-        async def echoing() -> bool:
-            return "it_echo" in await names()
-
         async def asking() -> bool:
-            return set(ASKING) <= await names()
+            return set(ASKING) <= {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
 
-        await wait_for(echoing, PATIENCE)
-        assert "ahoy" in text(await client.call("it_echo", {"message": "ahoy"}))
         await wait_for(asking, PATIENCE)
         elicited, sampled, rooted = [text(await client.call(name, {"prompt": "hi"})) for name in ASKING]
         assert "Name: Ann" in elicited
         assert "sampled" in sampled
         assert "file:///tmp" in rooted
+    async with await running.client("w", era, timeout=PATIENCE) as plain:  # what it is offered less changes nothing
+        await plain.open()
+        assert "ahoy" in text(await plain.call("it_echo", {"message": "ahoy"}))
+        assert set(ASKING) <= {tool["name"] for tool in (await plain.result("tools/list"))["tools"]}
     assert "Traceback" not in running.output
 
 

@@ -259,9 +259,13 @@ async def test_after_a_restart_what_was_added_serves_again_or_says_why_not(home:
         running.process.send_signal(signal.SIGKILL)
         await running.ended()
     async with up(home) as running:
-        (mount,) = await running.mooring.active()
-        assert (mount.state, mount.tools) == ("stopped", ("echo",))
-        assert mount.reason == "asleep; the next call starts it"
+
+        async def asleep() -> bool:  # a look that was cut off is made up for
+            (mount,) = await running.mooring.active()
+            assert mount.tools == ("echo",)
+            return (mount.state, mount.reason) == ("stopped", "asleep; the next call starts it")
+
+        await wait_for(asleep, 10)
         result = await running.mooring.exec("default", "far_echo", {"a": 1})
         assert result["structuredContent"] == {"a": 1}
         written = (home / "mooring.toml").read_text()

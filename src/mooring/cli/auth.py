@@ -43,6 +43,14 @@ class Site(msgspec.Struct, frozen=True):
         """What is known about its login. Raises ConfigError."""
         return decoded(self.place.read(), self.launch.url)
 
+    def known(self) -> Login:
+        """The same for what replaces it: one that cannot be read is warned of and counts as none."""
+        try:
+            return self.login()
+        except ConfigError as error:
+            warn(str(error))
+            return Login(self.launch.url)
+
 
 @click.group()
 def auth() -> None:
@@ -60,7 +68,7 @@ def login(server: str, as_json: bool) -> None:
     """
     site = _site(server)
     made = asyncio.run(_log_in(site))
-    site.place.change(lambda _: encoded(made))
+    site.place.put(encoded(made))
     _tell(lambda mooring: mooring.retry(site.variant.server))
     row = _row(site, made)
     if as_json:
@@ -102,13 +110,9 @@ def logout(server: str) -> None:
     Its tokens are revoked where the authorization server offers that, and forgotten here in any case.
     """
     site = _site(server)
-    try:
-        known = site.login()
-    except ConfigError as error:
-        warn(str(error))
-        known = Login(site.launch.url)
+    known = site.known()
     revoked = asyncio.run(_revoked(site, known)) if known.access_token or known.refresh_token else False
-    site.place.change(lambda _: None)
+    site.place.put(None)
     _tell(lambda mooring: mooring.restart(site.variant.server))
     say(f"Logged out of {server}." if revoked or not known.access_token else f"Forgot the login at {server}.")
 
@@ -120,7 +124,7 @@ async def _log_in(site: Site) -> Login:
     from mooring.wire.oauth_redirect import listening
 
     secrets, launch = _secrets().fetch_all(site.launch), site.launch
-    known = site.login()
+    known = site.known()
     async with AsyncExitStack() as stack:
         try:
             redirects = await stack.enter_async_context(listening(launch.oauth.redirect_port or known.port))

@@ -48,14 +48,23 @@ class LoginPlace:
 
     def change(self, to: Callable[[bytes | None], bytes | None]) -> None:
         """Replace what is kept by what ``to`` makes of it; None forgets it. May block. Raises ConfigError."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked():
             before = self.read()
             after = to(before)
-            if after is None:
-                self._forget()
-            elif after != before:
-                self._write(after.decode())
+            if after is None or after != before:
+                self._put(after)
+
+    def put(self, value: bytes | None) -> None:
+        """Keep ``value`` instead of what is there, which need not be readable any more; None forgets it. May block.
+        Raises ConfigError."""
+        with self._locked():
+            self._put(value)
+
+    def _put(self, value: bytes | None) -> None:
+        if value is None:
+            self._forget()
+        else:
+            self._write(value.decode())
 
     def _kept(self) -> _Kept | None:
         try:
@@ -74,12 +83,9 @@ class LoginPlace:
         write_atomically(self._file, msgspec.json.encode(kept), mode=0o600)
 
     def _forget(self) -> None:
-        kept = self._kept()
-        if kept is None:
-            return
-        if kept.value is None:
+        if self._keyring() is not None:
             self._ask("removed", self._delete)
-        self._file.unlink()
+        self._file.unlink(missing_ok=True)
 
     def _delete(self, keyring: Any) -> None:
         if keyring.get_password(SERVICE, self._entry) is not None:
@@ -96,6 +102,7 @@ class LoginPlace:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._file.parent / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for one small write
