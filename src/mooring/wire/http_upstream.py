@@ -12,6 +12,7 @@ Source: MCP 2026-07-28 and 2025-11-25 "Streamable HTTP".
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -46,6 +47,8 @@ PAUSE = 1.0
 
 _COMMON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 _log = logging.getLogger(__name__)
+_ids = itertools.count(1)
+"""Of requests, over all conversations: to a server without sessions, two conversations with it are one client."""
 
 Carry = Callable[[Call], Awaitable[Answer]]
 
@@ -82,7 +85,6 @@ class HttpConnection:
         self._listener = listener
         self._capabilities = capabilities
         self._timeout = timeout
-        self._last_id = 0
         self._dialogue = Dialogue(name, listener, self._send)
         self._tasks: set[asyncio.Task[None]] = set()
         self._modern = False
@@ -164,10 +166,10 @@ class HttpConnection:
     # one request
 
     def _begin(self, method: str, params: bytes, caller: Caller | None, carry_out: Carry) -> Call:
-        self._last_id += 1
-        params, token = own_token(params, self._last_id)
+        number = next(_ids)
+        params, token = own_token(params, number)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        call = Call(self._last_id, method, params, answer, caller, token)
+        call = Call(number, method, params, answer, caller, token)
         self._dialogue.calls[call.id] = call
         call.task = self._start(self._run(call, carry_out))
         return call
