@@ -339,6 +339,58 @@ async def test_a_legacy_client_that_can_be_asked_meets_a_remote_of_both_eras_in_
         await wait_for(ended, LIMIT)
 
 
+async def test_legacy_clients_that_cannot_be_asked_share_one_session_with_a_remote_of_both_eras(start: Start) -> None:
+    """A16, R27: mirrored like the others, and at no further cost for each of them."""
+    async with RawServer("dual") as server, asyncio.timeout(LIMIT):
+        running = await start({"far": {"url": server.url}})
+        for _ in range(3):
+            async with await client(running, "legacy") as it:
+                assert (await it.call("far_echo", {"a": 1}))["structuredContent"] == {"a": 1}
+        calls = [each for each in server.seen if each.message.get("method") == "tools/call"]
+        assert len({each.headers["mcp-session-id"] for each in calls}) == 1
+        assert server.last("initialize").message["params"]["capabilities"] == {}
+        async with await client(running, "modern") as it:
+            await it.call("far_echo")
+        assert "mcp-session-id" not in server.last("tools/call").headers
+
+
+@pytest.mark.parametrize("spoken", ["legacy", "modern", "dual"])
+async def test_tools_for_clients_that_can_be_asked_are_listed_from_the_start_and_stay(
+    start: Start, spoken: str
+) -> None:
+    """A18, R12: whoever comes first, and whatever that one can do."""
+    able: set[str] = set()
+
+    async def choosy(it: Exchange) -> bool:
+        params = it.message.get("params", {})
+        if it.message.get("method") == "initialize" and "sampling" in params["capabilities"]:
+            able.add(f"s{server._count + 1}")
+        if it.message.get("method") != "tools/list":
+            return False
+        declared = params.get("_meta", {}).get("io.modelcontextprotocol/clientCapabilities", {})
+        more = ["ask"] if "sampling" in declared or it.headers.get("mcp-session-id") in able else []
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("echo", *more)]
+        await it.result({"tools": tools, **({"resultType": "complete"} if declared else {})})
+        return True
+
+    async with RawServer(spoken) as server, asyncio.timeout(LIMIT):
+        server.override = choosy
+        running = await start({"far": {"url": server.url}})
+        for era in ERAS:
+            async with await client(running, era) as it:
+
+                async def both(it: HttpClient = it) -> bool:
+                    return await names(it) == {"far_echo", "far_ask"}
+
+                await wait_for(both, 10)
+                await it.call("far_echo")
+                assert await both()
+        async with await running.client("w", "legacy", timeout=LIMIT, capabilities={"roots": {}}) as it:
+            await it.open()
+            await it.call("far_echo")
+            assert await names(it) == {"far_echo", "far_ask"}
+
+
 async def test_a_modern_remote_is_offered_the_legacy_era_once(start: Start) -> None:
     async with RawServer("modern") as server, asyncio.timeout(LIMIT):
         running = await start({"far": {"url": server.url}})
