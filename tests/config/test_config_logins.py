@@ -81,7 +81,7 @@ def test_a_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
 def test_what_cannot_be_read_can_be_replaced_and_forgotten(tmp_path: Path, spoil: str) -> None:
     file = tmp_path / "logins" / "far.json"
     for value in (b"new", None):
-        place(tmp_path, Ring() if spoil == "keyring" else None).put(b"old")
+        place(tmp_path, MemoryKeyring() if spoil == "keyring" else None).put(b"old")
         if spoil == "others":
             file.chmod(0o644)
         elif spoil == "damaged":

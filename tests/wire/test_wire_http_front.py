@@ -35,6 +35,8 @@ async def test_other_paths_are_pages_or_a_json_404():
         for path in (
             "/",
             "/.well-known/oauth-authorization-server",
+            "/.well-known/oauth-protected-resource/mcp",
+            "/mcp/.well-known/openid-configuration",
             "/mcp/x",
             "/w/mcp",
             "/w//mcp",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,67 @@ async def test_event_ids_work_in_their_own_session_only() -> None:
             await other.reader.readuntil(b"}}")
         assert await resumed(mine, "from-another-life") == 200  # a fresh stream
         assert fields(await mine.raw_event())["data"] == ""
+
+
+async def test_what_a_cap_took_is_not_told_and_the_rest_comes_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R27: over the bound the oldest events go; a client that comes back gets the newest, and its answer."""
+    monkeypatch.setattr(http_legacy, "Journal", partial(Journal, 2500))
+    async with serving() as served, Wire(served.port) as wire:
+        await wire.initialize()
+        session = served.relay.sessions[0]
+        async with Wire(served.port) as lost:
+            lost.session = wire.session
+            lost.send(lost.legacy("tools/call", {"name": "hold"}, id=5))
+            async with asyncio.timeout(LIMIT):
+                await served.relay.started.wait()
+            call = next(each for each in served.relay.requests if each.method == "tools/call")
+            call.heard("notifications/message", b'{"data":0}')
+            await lost.head()
+            first = fields(await lost.raw_event())["id"]
+        for number in range(1, 40):
+            call.heard("notifications/message", b'{"data":%d}' % number)
+        assert session.journal is not None
+        assert session.journal.size <= 2500
+        served.relay.release.set()
+        async with Wire(served.port) as back:
+            back.session = wire.session
+            assert await resumed(back, first) == 200
+            told = []
+            while (event := await back.event()) is not None:
+                told.append(event["params"]["data"] if "method" in event else event["id"])
+        *numbers, answered = told
+        assert answered == 5
+        assert 0 < len(numbers) < 39
+        assert numbers == list(range(40 - len(numbers), 40))
+
+
+async def test_a_stream_that_a_cap_took_whole_is_refused_and_one_of_an_ended_session_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R27: never a stream that silently lacks its answer; and what a session kept goes with it."""
+    monkeypatch.setattr(http_legacy, "Journal", partial(Journal, 900))
+    async with serving(max_sessions=2) as served, Wire(served.port) as wire, Wire(served.port) as other:
+        await wire.initialize()
+        session = served.relay.sessions[0]
+        wire.send(wire.legacy("tools/call", {"name": "progress"}, id=5))
+        await wire.head()
+        first = fields(await wire.raw_event())["id"]
+        while await wire.raw_event():
+            pass
+        await other.initialize()
+        other.send(other.legacy("tools/call", {"name": "progress", "arguments": {"x": "y" * 500}}, id=6))
+        await other.head()
+        kept = fields(await other.raw_event())["id"]
+        while await other.raw_event():
+            pass
+        async with Wire(served.port) as back:
+            back.session = wire.session
+            assert await resumed(back, first) == 400
+        async with Wire(served.port) as third:
+            await third.initialize()  # in place of the longest unused one
+            assert await resumed(other, kept) == 404
+        assert session.journal is not None
+        assert session.journal.size == 0
 
 
 class Carrier:
