@@ -13,6 +13,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Self
 
 JSON = dict[str, Any]
@@ -39,12 +40,12 @@ class Exchange:
     async def read(self) -> bool:
         try:
             head = await self._reader.readuntil(b"\r\n\r\n")
+            first, *lines = head.decode("latin-1").strip().split("\r\n")
+            self.verb, self.path, _ = first.split(" ")
+            self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            self.body = await self._reader.readexactly(int(self.headers.get("content-length", 0)))
         except (asyncio.IncompleteReadError, ConnectionError):
             return False
-        first, *lines = head.decode("latin-1").strip().split("\r\n")
-        self.verb, self.path, _ = first.split(" ")
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        self.body = await self._reader.readexactly(int(self.headers.get("content-length", 0)))
         self.message = json.loads(self.body) if self.body else {}
         return True
 
@@ -171,9 +172,10 @@ class RawServer:
 
     async def announce(self, method: str, **params: Any) -> None:
         """Say something outside any request."""
-        for exchange in self.outside:
+        for exchange in tuple(self.outside):
             tag = {f"{META}subscriptionId": exchange.message["id"]} if exchange.verb == "POST" else None
-            await exchange.note(method, **params, **({"_meta": tag} if tag else {}))
+            with suppress(RuntimeError):  # its client has just left
+                await exchange.note(method, **params, **({"_meta": tag} if tag else {}))
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -244,8 +246,16 @@ class RawServer:
             await it.reply(404)
         else:
             await it.stream()
-            self.outside.append(it)
+            await self._open(it)
+
+    async def _open(self, it: Exchange) -> None:
+        """Something may be said here until the client leaves."""
+        self.outside.append(it)
+        try:
             await it.over.wait()
+        finally:
+            if it in self.outside:
+                self.outside.remove(it)
 
     async def _legacy(self, it: Exchange) -> None:
         if it.message["method"] == "initialize":
@@ -274,10 +284,9 @@ class RawServer:
                 offered = {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities}
                 await it.result({**done, **offered, "_meta": {f"{META}serverInfo": {"name": "raw", "version": "1"}}})
             case "subscriptions/listen" if modern:
-                self.outside.append(it)
                 tag = {"_meta": {f"{META}subscriptionId": it.message["id"]}}
                 await it.note("notifications/subscriptions/acknowledged", notifications=params["notifications"], **tag)
-                await it.over.wait()
+                await self._open(it)
             case "tools/list":
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in self.tools]
                 await it.result({**done, "tools": tools})
