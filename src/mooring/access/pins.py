@@ -63,6 +63,10 @@ class Pins:
         """Variant to its tools that are not approved, each with the reason."""
         return self._waiting
 
+    async def known(self, variant: str) -> bool:
+        """Whether a variant was pinned before. Raises StoreError."""
+        return bool(await self._pins(variant))
+
     async def seen(self, variant: str, server: str, tools: tuple[Item, ...]) -> bool:
         """A variant was listed: pin what is seen for the first time, report what changed. Whether anything came to or
         went from what waits. Raises StoreError."""

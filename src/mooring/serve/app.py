@@ -348,7 +348,10 @@ class App:
             raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
         current = variant.digest == self.plan.variants.get(variant.id, variant).digest
         whole = self.listings.with_(variant, listing, asks, main)
-        if current and await self.pins.seen(variant.id, variant.server, whole.tools):
+        # A fuller look follows the first one of a remote, and is as much first sight.
+        half = self.listings.get(variant) is None and asks != bridge.EVERYTHING and bridge.may_ask(variant)
+        half = half and not await self.pins.known(variant.id)
+        if current and not half and await self.pins.seen(variant.id, variant.server, whole.tools):
             self.views.changed(variant.id)
         kinds = await self.listings.put(variant, listing, asks, main)
         if not current:
