@@ -3,6 +3,7 @@
     MooringError
       ConfigError         what a person wrote is wrong: file, line, key path (exit 2)
       Refused             not allowed, or not there: one text for both (403)
+        InsufficientScope   a token that is good for too little (403)
       Unconfirmed         a person has to agree, and the client cannot ask one (403)
       Declined            a person was asked and did not agree (403)
       Unauthenticated     no key, or not a valid one (401)
@@ -69,6 +70,17 @@ class Refused(MooringError):
 
     kind = "refused"
     status = 403
+
+
+class InsufficientScope(Refused):
+    """The token is good for too little."""
+
+    kind = "insufficient_scope"
+
+    def __init__(self, scopes: tuple[str, ...]) -> None:
+        """``scopes``: what a token needs."""
+        super().__init__(scopes=scopes)
+        self.scopes = scopes
 
 
 class Unconfirmed(MooringError):

@@ -1,20 +1,30 @@
-"""Ends keys at the very moment at which they expire, with their sessions and streams.
+"""Ends keys and tokens at the very moment at which they expire, with their sessions and streams.
 
-A look-up refuses an expired key by itself; this is for what was opened before. ``serve.daemon`` keeps one task of it.
+A look-up refuses what has expired by itself; this is for what was opened before. ``serve`` keeps a task of it for keys,
+and one for identity tokens where there are any.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
-
-from mooring.access.keys import Keys
+from typing import NoReturn, Protocol
 
 LOOK = 60.0
 """Seconds after which the clock is asked anew at the latest: it may be set, and machines sleep."""
 
 
-async def expiring(keys: Keys) -> NoReturn:
+class Expiring(Protocol):
+    """What ends by itself."""
+
+    changed: asyncio.Event
+    """Set whenever something may have come that ends earlier."""
+
+    def expire(self) -> float | None:
+        """End what has expired; the seconds until the next one does, None when none will."""
+        ...
+
+
+async def expiring(keys: Expiring) -> NoReturn:
     """Runs until cancelled."""
     while True:
         left = keys.expire()

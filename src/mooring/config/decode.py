@@ -17,6 +17,7 @@ from mooring.config.schema import Config, Gateway, LiteLLM, Workspace
 from mooring.config.schema_agents import Agent, AgentPool, Grant, Layer, MountTable, Team
 from mooring.config.schema_base import Kwarg, Path, Table
 from mooring.config.schema_catalog import Catalog, CatalogSource, Plugins
+from mooring.config.schema_identity import Issuer
 from mooring.config.schema_policy import Audit
 from mooring.config.schema_servers import SERVER_KINDS, AnyServer, CommandServer, ImageServer, PluginServer, Sandbox
 
@@ -36,6 +37,7 @@ def config(tables: dict[str, Any]) -> Config:
         mcp_groups=_named(tables, "mcp_groups", _group, names.server_fault),
         mcp_presets=_named(tables, "mcp_presets", _kwargs, names.plain_fault),
         workspaces=_named(tables, "workspaces", _layer(Workspace), names.plain_fault),
+        identity=_named(tables, "identity", _issuer, names.plain_fault),
         audit=_table(tables.get("audit", {}), Audit, ("audit",)),
         catalog=_catalog(tables.get("catalog", {}), ("catalog",)),
         agent_pool=_layer(AgentPool)(tables.get("agent_pool", {}), ("agent_pool",)),
@@ -139,6 +141,10 @@ def _check_network(network: str | tuple[str, ...], path: Path) -> None:
             parse_peer(peer)
         except ValueError as error:
             raise Fault(str(error), (*path, "network", position)) from None
+
+
+def _issuer(value: Any, path: Path) -> Issuer:
+    return _table(value, Issuer, path)
 
 
 def _group(value: Any, path: Path) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ every boot, when the plan of the last run is decoded.
 
 import msgspec
 
-from mooring.nouns import AgentServerRow, InstanceKey, Problem, Sharing
+from mooring.nouns import AgentServerRow, InstanceKey, Problem, Scope, Sharing
 
 REGISTRY = "mooring.registry"
 """Variant of the registry server, which is part of Mooring; with a dot, no configured server can have it."""
@@ -378,6 +378,35 @@ class LiteLLM(msgspec.Struct, frozen=True):
     alias_prefix: str = ""
 
 
+class Admission(msgspec.Struct, frozen=True):
+    """Who of those that an issuer vouches for comes into a workspace, and what for."""
+
+    workspace: str
+    claims: dict[str, tuple[str, ...]] = {}
+    """Claim to globs: each claim needs a value that one of its globs covers."""
+    scopes: tuple[Scope, ...] = ("call", "list")
+    tools: tuple[str, ...] = ()
+    key: str = ""
+    """Name of the key whose policy holds."""
+
+
+class Issuer(msgspec.Struct, frozen=True):
+    """An authorization server whose tokens are taken instead of keys."""
+
+    name: str
+    url: str
+    """Issuer identifier, as it stands in tokens."""
+    audience: tuple[str, ...] = ()
+    """Empty: this gateway's own addresses."""
+    jwks: str = ""
+    """Address of its keys; "": found by its metadata."""
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    scopes: tuple[str, ...] = ()
+    """OAuth scopes that a token must have."""
+    leeway: float = 30.0
+    admit: tuple[Admission, ...] = ()
+
+
 class Plan(msgspec.Struct, frozen=True):
     """What should be: the whole resolved configuration."""
 
@@ -396,3 +425,4 @@ class Plan(msgspec.Struct, frozen=True):
     """By workspace."""
     teams: dict[str, tuple[str, ...]] = {}
     """Name to its members, which are names of agents."""
+    identity: tuple[Issuer, ...] = ()

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.config import schema, schema_agents, schema_catalog, schema_policy, schema_servers
+from mooring.config import schema, schema_agents, schema_catalog, schema_identity, schema_policy, schema_servers
 
 _INTRO = """# Configuration
 
@@ -69,6 +69,8 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("rate", "", schema_policy.Rate),
     ("[workspaces.NAME.mcp.SERVER]", "", schema_agents.Grant),
     ("mount", "", schema_agents.MountTable),
+    ("[identity.NAME]", "", schema_identity.Issuer),
+    ("[[identity.NAME.admit]]", "", schema_identity.Admission),
     ("[catalog]", "", schema_catalog.Catalog),
     ("[catalog.sources.NAME]", "", schema_catalog.CatalogSource),
     ("[agent_pool]", "", schema_agents.AgentPool),
@@ -168,6 +170,7 @@ _TABLES: dict[type, str] = {
     schema_policy.Rule: "rules",
     schema_policy.Rate: "table, see rate",
     schema_catalog.CatalogSource: "`[catalog.sources.NAME]`",
+    schema_identity.Admission: "`[[identity.NAME.admit]]`",
     schema_agents.Grant: "`[workspaces.NAME.mcp.SERVER]` or the like",
 }
 _PLAIN: dict[type, str] = {

@@ -86,6 +86,7 @@ class Resolver:
         self._check_anonymous(gateway, workspaces.values())
         self._check_unused(agents.values())
         litellm = self._litellm()
+        identity = self._identity(workspaces) if self.config.identity else ()
         catalog = tuple(self._source(name, source) for name, source in self.config.catalog.sources.items())
         teams = {name: team.members for name, team in self.config.teams.items()}
         return Plan(
@@ -100,6 +101,7 @@ class Resolver:
             litellm=litellm,
             agents=agents,
             teams=teams,
+            identity=identity,
         )
 
     def _source(self, name: str, written: CatalogSource) -> plan.CatalogSource:
@@ -113,6 +115,11 @@ class Resolver:
             trusted=written.trusted,
             enabled=written.enabled,
         )
+
+    def _identity(self, workspaces: dict[str, plan.Workspace]) -> tuple[plan.Issuer, ...]:
+        from mooring.config import identity  # most configurations have none
+
+        return identity.issuers(self.config.identity, workspaces)
 
     def _litellm(self) -> plan.LiteLLM | None:
         written = self.config.litellm

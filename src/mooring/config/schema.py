@@ -2,7 +2,7 @@
 
 ``config.decode`` fills these structs, ``config.resolve`` gives them meaning, ``config.reference`` prints the docstrings
 as ``docs/configuration.md``. Nothing else reads them. The tables of one subject are in ``schema_servers``,
-``schema_policy``, ``schema_agents`` and ``schema_catalog``.
+``schema_policy``, ``schema_identity``, ``schema_agents`` and ``schema_catalog``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from mooring.config.durations import Limit, Seconds
 from mooring.config.schema_agents import Agent, AgentPool, Layer, Team
 from mooring.config.schema_base import Count, Kwarg, Path, Table, dotted
 from mooring.config.schema_catalog import Catalog, Plugins
+from mooring.config.schema_identity import Issuer
 from mooring.config.schema_policy import Audit, Policy
 from mooring.config.schema_servers import AnyServer, Secret
 from mooring.errors import ConfigError
@@ -99,6 +100,8 @@ class Config(Table, frozen=True, kw_only=True):
     """Name to kwargs."""
     workspaces: dict[str, Workspace] = {}
     """Who is given what."""
+    identity: dict[str, Issuer] = {}
+    """Whose tokens are taken instead of keys."""
     audit: Audit = Audit()
     """What is recorded."""
     catalog: Catalog = Catalog()

@@ -3,7 +3,7 @@
 Names: ``instance.{starting,ready,stopped,crashed,backoff}``, ``call.finished``, ``list.changed``,
 ``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.*``, ``pin.{changed,approved}``,
 ``policy.denied``, ``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``,
-``limits.ignored``, ``export.{failed,recovered}``.
+``limits.ignored``, ``export.{failed,recovered}``, ``identity.{failed,recovered}`` (the keys of an issuer).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ _LEVELS = {
     "instance.crashed": logging.WARNING,
     "instance.backoff": logging.WARNING,
     "config.rejected": logging.ERROR,
+    "identity.failed": logging.WARNING,
     "key.refused": logging.WARNING,
     "limits.ignored": logging.WARNING,
     "pin.changed": logging.WARNING,

@@ -18,6 +18,8 @@ from mooring.relay.listings import Listings
 from mooring.relay.table import Route, Table, build
 from mooring.relay.view import View
 
+VIEWS = 1000
+"""Views kept per workspace: where others say who somebody is, there may be any number of people."""
 REMEMBERED_URIS = 1000
 """URIs kept per workspace that a server returned outside its listings."""
 
@@ -154,6 +156,8 @@ class Views:
             for mount in workspace.mounts
             if mount.variant not in listings
         }
+        if len(room.views) >= VIEWS:
+            room.views.clear()
         bare = principal.variant if principal.bare else None
         table = self._table(workspace, room) if bare is None else self._bare(workspace, room, bare)
         view = room.views[principal] = View(principal, table, listings, missing, workspace.policies(principal.name))

@@ -19,6 +19,7 @@ from mooring.wire.http_session import HttpSession
 
 if TYPE_CHECKING:
     from mooring.serve.app import App
+    from mooring.serve.outside import Outside
 
 _TEXT = f"Content-Type: {CONTENT_TYPE}\r\n".encode()
 
@@ -40,16 +41,24 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
     front = McpFront(app.relay, app.login, hosts=_hosts(gateway, addresses), pages=pages)
     async with HttpServer(front, admit=front.admit) as server, front:
         bound = [await _listen(server, host, port) for host, port in addresses]
-        front.hosts = _hosts(gateway, bound)
         app.endpoint = f"http://{_authority(*bound[0])}/mcp"
-        app.public_url = _told(gateway, app.endpoint)
         app.keys.on_revoked.append(lambda key_id: _end(front, key_id))
 
+        outside: Outside | None = None
+
         def applied(plan: Plan) -> None:
+            nonlocal outside
             front.hosts = _hosts(plan.gateway, bound)
             app.public_url = _told(plan.gateway, app.endpoint)
+            if outside is None and plan.identity:
+                from mooring.serve.outside import Outside  # only where others say who somebody is
+
+                outside = Outside(app, front)
+            if outside is not None:
+                outside.apply(plan.identity)
             front.end_sessions(lambda session: not _open(session.principal, plan))
 
+        applied(app.plan)
         app.on_applied.append(applied)
         yield
 

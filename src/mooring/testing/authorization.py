@@ -6,6 +6,10 @@ everything that one can get wrong.
         ... server.issuer ... server.asked("/token") ...
 
 Besides code and refresh grants it has metadata, registration and revocation. It keeps what it was asked.
+
+    server.signer = Signer()                       # from now on access tokens are JWTs, and there are keys at /jwks
+    server.claims = {"groups": ["docs"]}           # what those say besides
+    token = server.jwt(aud="http://127.0.0.1:7420/mcp")
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any, Self
 from urllib.parse import parse_qsl, quote, urlencode
 
 from mooring.testing.peer import JSON
+from mooring.testing.signing import Signer
 
 Reply = tuple[int, dict[str, str], JSON]
 """Status, headers, body."""
@@ -66,6 +71,12 @@ class AuthorizationServer:
         self.given: list[str] = []
         """Every token there ever was."""
         self.issuer = ""
+        self.signer: Signer | None = None
+        """Signs access tokens; without one they are opaque."""
+        self.claims: JSON = {}
+        """What signed tokens say besides issuer, subject "alice", audience (the resource asked for) and times."""
+        self.place = "/.well-known/oauth-authorization-server"
+        """Where its metadata is."""
         self._codes: dict[str, dict[str, str]] = {}
         self._listener: asyncio.Server | None = None
 
@@ -82,6 +93,16 @@ class AuthorizationServer:
     def asked(self, path: str) -> list[Asked]:
         """All requests to a path, in order."""
         return [each for each in self.requests if each.path == path]
+
+    def jwt(self, headers: JSON | None = None, **claims: Any) -> str:
+        """A signed token with these claims, for those who need no login; None leaves one out."""
+        assert self.signer is not None
+        now = int(time.time())
+        usual: JSON = {"iss": self.issuer, "sub": "alice", "iat": now, "exp": now + int(self.lifetime or 3600)}
+        said = {name: it for name, it in {**usual, **self.claims, **claims}.items() if it is not None}
+        token = self.signer.signed(said, headers)
+        self.given.append(token)
+        return token
 
     def scopes(self, authorization: str) -> set[str] | None:
         """What the token of an ``Authorization`` header is good for; None when it is not valid."""
@@ -107,8 +128,10 @@ class AuthorizationServer:
         if asked.path in self.moved:
             return _redirect(self.moved[asked.path])
         match asked.path:
-            case "/.well-known/oauth-authorization-server":
+            case self.place:
                 return 200, {}, self._metadata()
+            case "/jwks" if self.signer is not None:
+                return 200, {}, {"keys": self.signer.published}
             case "/register":
                 return 201, {}, self._register(asked.form)
             case "/authorize":
@@ -130,6 +153,7 @@ class AuthorizationServer:
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
             "authorization_response_iss_parameter_supported": True,
+            "jwks_uri": f"{self.issuer}/jwks" if self.signer is not None else None,
             **self.metadata,
         }
         return {name: it for name, it in usual.items() if it is not None}
@@ -158,20 +182,22 @@ class AuthorizationServer:
             if self.broken:
                 return _problem(self.broken, "broken")
             scope = self.refresh_tokens.pop(form["refresh_token"], None)
-            return _problem(400, "invalid_grant") if scope is None else self._grant(scope)
+            return _problem(400, "invalid_grant") if scope is None else self._grant(scope, form.get("resource"))
         wanted = self._codes.pop(form["code"], None)
         digest = hashlib.sha256(form["code_verifier"].encode()).digest()
         if wanted is None or base64.urlsafe_b64encode(digest).decode().rstrip("=") != wanted["code_challenge"]:
             return _problem(400, "invalid_grant")
-        return self._grant(wanted.get("scope", ""))
+        return self._grant(wanted.get("scope", ""), form.get("resource") or wanted.get("resource"))
 
     def _proven(self, asked: Asked) -> bool:
         pair = f"{quote(asked.form['client_id'], safe='')}:{quote(self.secret, safe='')}"  # RFC 6749, 2.3.1
         basic = base64.b64encode(pair.encode()).decode()
         return asked.headers.get("authorization") == f"Basic {basic}" or asked.form.get("client_secret") == self.secret
 
-    def _grant(self, scope: str) -> Reply:
+    def _grant(self, scope: str, resource: str | None) -> Reply:
         token, refresh = (f"{kind}-{secrets.token_urlsafe(12)}" for kind in ("access", "refresh"))
+        if self.signer is not None:
+            token = self.jwt(aud=resource, scope=scope, jti=secrets.token_hex(4))
         self.given += (token, refresh)
         self.tokens[token] = scope, time.time() + (self.lifetime or 1e9)
         granted: JSON = {"access_token": token, "token_type": "bearer", "scope": scope}

@@ -17,8 +17,9 @@ __all__ = ["DEFAULTS", "JSON", "Handler", "HttpServer", "Limits", "Reply", "Requ
 
 Handler = Callable[[Request], Awaitable[Reply | Stream]]
 """Answers a request; a handler that streams calls ``request.begin`` and returns the stream when it is complete."""
-Admit = Callable[[Request], Reply | None]
-"""Looks at a head whose body has not arrived yet: a Reply refuses the request unread."""
+Admit = Callable[[Request], Reply | asyncio.Future[None] | None]
+"""Looks at a head whose body has not arrived yet: a Reply refuses the request unread; with a future the body stays
+unread until it is done, and is asked about again."""
 DEFAULTS = Limits()
 BACKLOG = 1024
 """Connections that may wait to be accepted."""

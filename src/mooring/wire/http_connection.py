@@ -138,10 +138,24 @@ class Connection(asyncio.Protocol):
         except Exception:
             _log.exception("admitting a request failed")
             refusal = problem(500, "internal error")
-        if refusal is not None:
+        if isinstance(refusal, asyncio.Future):
+            self._hold(request, refusal)
+        elif refusal is not None:
             self._refuse(refusal)
         elif self._reader.expects_continue and self._transport is not None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _hold(self, request: Request, verdict: asyncio.Future[None]) -> None:
+        """Leave the body unread until more is known about who sends it."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+        verdict.add_done_callback(lambda _: self._held(request))
+
+    def _held(self, request: Request) -> None:
+        if self._transport is None or self._deaf or self._reader.request is not request:
+            return
+        self._transport.resume_reading()
+        self._admit(request)
 
     # Answers.
 

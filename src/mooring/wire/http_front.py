@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from mooring.errors import Refused, Unauthenticated
+from mooring.errors import InsufficientScope, Refused, Unauthenticated, Unavailable
 from mooring.nouns import Principal
 from mooring.wire import headers as rules
 from mooring.wire.eras import MODERN_VERSIONS, ModernMeta, unsupported
@@ -27,11 +28,15 @@ from mooring.wire.http_envelope import bare, raw_id_of, read, rejection
 from mooring.wire.http_legacy import LegacyFront
 from mooring.wire.http_messages import Reply, Request, Stream, problem
 from mooring.wire.http_session import ACCEPTED, HttpCall, HttpSession, Sessions
-from mooring.wire.jsonrpc import EMPTY, INVALID_REQUEST
+from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, INVALID_REQUEST
 from mooring.wire.session import Handler
 
-Login = Callable[[str | None, str | None, str | None, str], Principal]
-"""``login(authorization, workspace, variant, peer)``, with what the path names; raises Unauthenticated or Refused."""
+if TYPE_CHECKING:
+    from mooring.wire.resource import Resource
+
+Login = Callable[[str | None, str | None, str | None, str], Principal | asyncio.Future[None]]
+"""``login(authorization, workspace, variant, peer)``, with what the path names; a future has to be waited for before
+asking again. Raises Unauthenticated, Refused or Unavailable."""
 Page = Callable[[Request], Awaitable[Reply]]
 """What answers another path, such as ``/healthz``; takes no body."""
 
@@ -69,8 +74,10 @@ class McpFront:
         session_idle: float = SESSION_IDLE,
         max_sessions: int = MAX_SESSIONS,
     ) -> None:
-        """``hosts`` may be replaced at any time, through the attribute of that name."""
+        """``hosts`` may be replaced at any time, through the attribute of that name; so may ``resource``."""
         self.hosts = hosts
+        self.resource: Resource | None = None
+        """What this is to those who come with tokens of somebody else, where such are taken."""
         self._handler = handler
         self._login = login
         self._pages = dict(pages or {})
@@ -95,48 +102,79 @@ class McpFront:
         their running calls go on. Returns how many."""
         return self._sessions.end_where(predicate) + self._keys.end_where(predicate)
 
+    def end_streams(self, predicate: Callable[[HttpSession], bool]) -> None:
+        """End what sessions have open, such as those of somebody whose token has ended; the sessions stay."""
+        self._sessions.silence_where(predicate)
+        self._keys.silence_where(predicate)
+
     def _sweep(self) -> None:
         now = self._loop.time()
         self._sessions.sweep(now)
         self._keys.sweep(now)
         self._sweeper = self._loop.call_later(self._sessions.idle / 30, self._sweep)
 
-    def admit(self, request: Request) -> Reply | None:
-        """Refuse a request before its body is read: not meant for us, no key, or nothing there that takes a body."""
+    def admit(self, request: Request) -> Reply | asyncio.Future[None] | None:
+        """Refuse a request before its body is read: not meant for us, no key, or nothing there that takes a body. A
+        future: ask again when it is done."""
         passed = self._pass(request)
-        if isinstance(passed, Principal):
-            return None
-        return passed if isinstance(passed, Reply) else problem(413, "no body is taken here")
+        if callable(passed):
+            return problem(413, "no body is taken here")
+        return None if isinstance(passed, Principal) else passed
 
     def __call__(self, request: Request) -> Awaitable[Reply | Stream]:
         """Answer any request."""
         passed = self._pass(request)
         if isinstance(passed, Reply):
             return _refused(passed)
-        if not isinstance(passed, Principal):
+        if callable(passed):
             return passed(request)
+        if not isinstance(passed, Principal):
+            return self._later(passed, request)
         if rules.era_of(request.headers.get(rules.VERSION)) == "legacy":
             return self._legacy.answer(request, passed)
         return self._modern(request, passed)
 
-    def _pass(self, request: Request) -> Principal | Reply | Page:
-        """Host, Origin and login: the principal, the page of another path, or the refusal."""
+    async def _later(self, known: asyncio.Future[None], request: Request) -> Reply | Stream:
+        """The answer to a caller of whom more has to be found out first, by somebody who does so for all at once."""
+        await asyncio.wait((known,))
+        return await self(request)
+
+    def _pass(self, request: Request) -> Principal | Reply | Page | asyncio.Future[None]:
+        """Host, Origin and login: the principal, the page of another path, the refusal, or what to wait for before
+        asking again."""
         headers = request.headers
         foreign = rules.foreign(headers, self.hosts)
         if foreign is not None:
             return problem(*foreign)
         named = endpoint(request.path)
         if named is None:
-            return self._pages.get(request.path) or problem(404, _NOTHING)
+            return self._pages.get(request.path) or self._metadata(request.path)
         authorization = headers.get(b"authorization")
         given = None if authorization is None else authorization.decode("latin-1")
         try:
             return self._login(given, *named, request.peer)
         except Unauthenticated as error:
-            challenge = b"Bearer" if given is None else b'Bearer error="invalid_token"'
-            return rejection(401, INVALID_REQUEST, error.message, b"WWW-Authenticate: %b\r\n" % challenge)
+            wrong = () if given is None else (b'error="invalid_token"',)
+            return rejection(401, INVALID_REQUEST, error.message, self._challenge(request.path, *wrong))
+        except InsufficientScope as error:
+            needed = b'scope="%b"' % " ".join(error.scopes).encode()
+            headers = self._challenge(request.path, b'error="insufficient_scope"', needed)
+            return rejection(403, INVALID_REQUEST, error.message, headers)
         except Refused as error:
             return rejection(403, INVALID_REQUEST, error.message)
+        except Unavailable as error:
+            return rejection(503, INTERNAL_ERROR, error.message, b"Retry-After: 5\r\n")
+
+    def _metadata(self, path: str) -> Reply:
+        document = self.resource.metadata(path) if self.resource is not None else None
+        return problem(404, _NOTHING) if document is None else Reply(200, document)
+
+    def _challenge(self, path: str, *parameters: bytes) -> bytes:
+        """The header that says how to come in at ``path``."""
+        more = self.resource.challenge(path) if self.resource is not None else ()
+        given = {each.partition(b"=")[0] for each in parameters}
+        asked = (*parameters, *(each for each in more if each.partition(b"=")[0] not in given))
+        return b"WWW-Authenticate: Bearer%b\r\n" % (b" " + b", ".join(asked) if asked else b"")
 
     async def _modern(self, request: Request, principal: Principal) -> Reply | Stream:
         headers = request.headers

@@ -155,14 +155,18 @@ class HttpSession:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def close(self) -> None:
-        """End it: streams end, open questions fail, ``on_close`` runs. Running calls go on to their own end; those that
-        have none are cancelled."""
+    def silence(self) -> None:
+        """End its streams, and running calls that have no end of their own."""
         for call in tuple(self.running.values()):
             if call.method == "subscriptions/listen":
                 call.cancel()
         for outlet in self.streams:
             outlet.leave()
+
+    def close(self) -> None:
+        """End it: streams end, open questions fail, ``on_close`` runs. Running calls go on to their own end; those that
+        have none are cancelled."""
+        self.silence()
         for outlet in tuple(self.outlets.values()):
             if self.journal is not None:
                 self.journal.forget(outlet)
@@ -350,6 +354,12 @@ class Sessions:
         for session in chosen:
             self.end(session)
         return len(chosen)
+
+    def silence_where(self, predicate: Callable[[HttpSession], bool]) -> None:
+        """End the streams of all that ``predicate`` names."""
+        for session in self._by_id.values():
+            if predicate(session):
+                session.silence()
 
     def sweep(self, now: float) -> None:
         """End what was idle too long; looks no further than the first that was not."""
