@@ -295,6 +295,34 @@ class AgentReport(msgspec.Struct, frozen=True):
     confirm: str = "per_tool"
 
 
+class AdmissionRow(msgspec.Struct, frozen=True):
+    """Whom an issuer's word lets into which workspace."""
+
+    workspace: str
+    claims: dict[str, tuple[str, ...]]
+    """Claim to globs; empty: everybody."""
+    scopes: tuple[Scope, ...]
+    tools: tuple[str, ...]
+    key: str
+    """The key whose policy holds besides."""
+
+
+class IssuerRow(msgspec.Struct, frozen=True):
+    """An authorization server whose tokens are taken instead of keys."""
+
+    name: str
+    url: str
+    audience: tuple[str, ...]
+    """What tokens may name as whom they are for."""
+    jwks: str
+    """Where its keys are; "": found by its metadata."""
+    algorithms: tuple[str, ...]
+    scopes: tuple[str, ...]
+    leeway: float
+    admit: tuple[AdmissionRow, ...]
+    """In this order."""
+
+
 class ProbeRow(msgspec.Struct, frozen=True):
     """What an SMCP server says about its credentials, beside those it is given (``mooring check --probe``)."""
 
@@ -322,6 +350,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     probes: tuple[ProbeRow, ...] = ()
     access: tuple[AccessRow, ...] = ()
     """With ``--as``."""
+    identity: tuple[IssuerRow, ...] = ()
 
 
 class ReloadReport(msgspec.Struct, frozen=True):

@@ -173,3 +173,90 @@ async def test_clashing_names_of_listed_servers_are_errors(place: Path, run: Run
     (problem,) = json.loads(result.stdout)["problems"]
     assert problem["level"] == "error"
     assert "a_echo_x" in problem["message"]
+
+
+IDENTITY = """
+[mcp_servers.notes]
+command = "uvx"
+args = ["notes-server"]
+
+[workspaces.a]
+mcp_servers = ["notes"]
+policy.deny = [{ tool = "erase" }]
+[workspaces.b]
+mcp_servers = ["notes"]
+
+[identity.company]
+issuer = "https://login.example.com"
+scopes = ["mcp"]
+[[identity.company.admit]]
+workspace = "a"
+claims = { groups = "docs*" }
+[[identity.company.admit]]
+workspace = "b"
+claims = { groups = "docs*", sub = ["ada", "bob"] }
+scopes = ["list"]
+"""
+
+
+def test_issuers_are_shown_with_whom_they_let_in_where(place: Path, run: Run) -> None:
+    (place / "mooring.toml").write_text(IDENTITY)
+    result = run("check", "--json")
+    assert result.exit_code == 0, result.stderr
+    (issuer,) = json.loads(result.stdout)["identity"]
+    assert issuer["audience"] == [
+        f"http://127.0.0.1:7420{path}" for path in ("", "/", "/mcp", "/w/a/mcp", "/w/b/mcp")
+    ], "each address once"
+    assert (issuer["jwks"], issuer["leeway"], issuer["scopes"]) == ("", 30.0, ["mcp"])
+    assert issuer["admit"][1] == {
+        "workspace": "b",
+        "claims": {"groups": ["docs*"], "sub": ["ada", "bob"]},
+        "scopes": ["list"],
+        "tools": [],
+        "key": "",
+    }
+    shown = run("check").stdout
+    assert "by metadata" in shown
+    assert "sub: ada or bob" in shown
+
+
+def test_an_issuer_that_lets_nobody_in_is_reported(place: Path, run: Run) -> None:
+    (place / "mooring.toml").write_text('[identity.company]\nissuer = "https://login.example.com"\n')
+    result = run("check", "--json")
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert (result.exit_code, problem["level"], problem["path"]) == (0, "warning", "identity.company")
+    assert "lets nobody in" in problem["message"]
+
+
+def test_what_somebody_with_certain_claims_may_do_is_shown(place: Path, run: Run) -> None:
+    (place / "mooring.toml").write_text(IDENTITY)
+    assert run("check", "--json").exit_code == 0
+    asyncio.run(_listed(place))
+    claims = ("--claim", "groups=docs-team", "--claim", "groups=x", "--claim", "scope=mcp")
+
+    def calls(*more: str) -> dict[str, str]:
+        result = run("check", "--as", *more, "--json")
+        assert result.exit_code == 0, result.stderr
+        return {row["name"]: row["call"] for row in json.loads(result.stdout)["access"]}
+
+    assert calls("ada@company", *claims) == {"notes_erase": "no", "notes_read": "yes"}
+    assert calls("ada@company", *claims, "-w", "b") == {"notes_erase": "no", "notes_read": "no"}
+    for wrong, said in [
+        (("ada@company", "--claim", "groups=docs"), "need the scope mcp; add: --claim scope=mcp"),
+        (("eve@company", *claims, "-w", "b"), 'lets eve into "b" with these claims'),
+        (("ada@company", "--claim", "scope=mcp"), "lets ada in with these claims"),
+        (("ada@else", *claims), 'no issuer "else". Issuers: company.'),
+    ]:
+        result = run("check", "--as", *wrong)
+        assert (result.exit_code, said in result.stderr) == (2, True), result.stderr
+
+
+async def _listed(place: Path) -> None:
+    """As if the servers of the configuration had been listed."""
+    plan = configured.planned(configured.loaded())
+    home = Home.locate()
+    home.prepare()
+    tools = tuple(Item(name, json.dumps({"name": name}).encode()) for name in ("erase", "read"))
+    async with SqliteStore(home.store_file) as store:
+        for variant in plan.variants.values():
+            await Listings(store).put(variant, Listing(Facts("modern", "2026-07-28"), tools))

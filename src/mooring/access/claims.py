@@ -109,11 +109,9 @@ def values(claims: Mapping[str, Any], claim: str) -> tuple[str, ...]:
 
 def audiences(issuer: Issuer, base: str) -> tuple[str, ...]:
     """What a token may name as its audience."""
-    return issuer.audience or tuple(
-        address
-        for workspace in dict.fromkeys(each.workspace for each in issuer.admit)
-        for address in _own(base, workspace)
-    )
+    workspaces = dict.fromkeys(each.workspace for each in issuer.admit)
+    own = dict.fromkeys(address for workspace in workspaces for address in _own(base, workspace))
+    return issuer.audience or tuple(own)
 
 
 def _own(base: str, workspace: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from itertools import starmap
 
 import click
 import msgspec
@@ -13,15 +14,19 @@ from mooring.cli.output import json_option, print_json, print_table, say
 from mooring.config.plan import Plan
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import AccessRow, CheckReport, MountRow, ProbeRow, Problem, VariantRow
+from mooring.nouns import AccessRow, AdmissionRow, CheckReport, IssuerRow, MountRow, ProbeRow, Problem, VariantRow
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
-@click.option("--as", "key_id", metavar="KEY-ID", help="Show what this key may do, and why; see: mooring key list.")
+@click.option("--as", "who", metavar="KEY-ID", help="Show what this key may do, and why; or SUBJECT@ISSUER.")
+@click.option("--claim", "claims", metavar="NAME=VALUE", multiple=True, help="What the token of the SUBJECT says.")
+@click.option("-w", "--workspace", metavar="NAME", help="Where the SUBJECT calls; default the first place it may.")
 @click.option("--probe", is_flag=True, help="Ask SMCP servers which credentials they know.")
 @json_option
-def check(file: str | None, key_id: str | None, probe: bool, as_json: bool) -> None:
+def check(
+    file: str | None, who: str | None, claims: tuple[str, ...], workspace: str | None, probe: bool, as_json: bool
+) -> None:
     """Validate the configuration (or FILE) and explain it.
 
     Starts nothing, but with --probe each SMCP server with --credentials-schema, without secrets, to compare its answer
@@ -30,11 +35,11 @@ def check(file: str | None, key_id: str | None, probe: bool, as_json: bool) -> N
     daemon's.
     """
     report = _report(file, probe)
-    if key_id is not None and report.files:
+    if who is not None and report.files:
         from mooring.cli.permissions import permitted
 
         plan = configured.planned(configured.loaded(file))
-        report = msgspec.structs.replace(report, access=permitted(plan, key_id))
+        report = msgspec.structs.replace(report, access=permitted(plan, who, claims, workspace))
     if as_json:
         print_json(report)
     else:
@@ -76,6 +81,11 @@ def _print(report: CheckReport) -> None:
     print_table(("VARIANT", "GETS"), map(_gets, confined), heading="Containers", tag="container")
     columns = ("WORKSPACE", "PREFIX", "SERVER", "VARIANT", "SHARING")
     print_table(columns, map(_mount, report.mounts), heading="Workspaces", tag="mount")
+    columns = ("ISSUER", "URL", "AUDIENCE", "KEYS", "ALGORITHMS", "SCOPES", "LEEWAY")
+    print_table(columns, map(_issuer, report.identity), heading="Identity", tag="issuer")
+    admitted = [(issuer, row) for issuer in report.identity for row in issuer.admit]
+    columns = ("ISSUER", "WORKSPACE", "CLAIMS", "MAY", "TOOLS", "AS KEY")
+    print_table(columns, starmap(_admission, admitted), heading="Admissions", tag="admission")
     columns = ("VARIANT", "REQUIRED", "OPTIONAL", "MISSING", "UNKNOWN", "ERROR")
     print_table(columns, map(_probe, report.probes), heading="Credentials", tag="probe")
     columns = ("KIND", "NAME", "SERVER", "LISTED", "CALL", "WHY")
@@ -106,6 +116,16 @@ def _gets(row: VariantRow) -> tuple[object, ...]:
 
 def _mount(row: MountRow) -> tuple[object, ...]:
     return row.workspace, row.prefix, row.server, row.variant, row.sharing
+
+
+def _issuer(row: IssuerRow) -> tuple[object, ...]:
+    keys = row.jwks or "by metadata"
+    return row.name, row.url, row.audience, keys, row.algorithms, row.scopes, f"{row.leeway:g}s"
+
+
+def _admission(issuer: IssuerRow, row: AdmissionRow) -> tuple[object, ...]:
+    claims = [f"{claim}: {' or '.join(globs)}" for claim, globs in row.claims.items()] or "everybody"
+    return issuer.name, row.workspace, claims, row.scopes, row.tools or "all", row.key
 
 
 def _probe(row: ProbeRow) -> tuple[object, ...]:

@@ -10,6 +10,7 @@ from mooring.config.plan import (
     CLIENT_SECRET,
     Container,
     Functions,
+    Issuer,
     Launch,
     Mount,
     Plan,
@@ -22,7 +23,7 @@ from mooring.config.plan import (
 )
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import AgentReport, CheckReport, MountRow, VariantRow
+from mooring.nouns import AdmissionRow, AgentReport, CheckReport, IssuerRow, MountRow, VariantRow
 
 DIALOGUE_OFF = (
     'a server of protocol 2025-11-25 or older cannot ask its user anything here; dialogue = "session" turns it on'
@@ -40,6 +41,7 @@ def check(plan: Plan, loaded: Loaded) -> CheckReport:
             MountRow(mount.workspace, mount.prefix, mount.server, mount.variant, mount.sharing) for mount in mounts
         ),
         problems=plan.problems,
+        identity=tuple(_issuer(issuer, plan.gateway.public_url) for issuer in plan.identity),
     )
 
 
@@ -51,6 +53,23 @@ def agent(plan: Plan, name: str) -> AgentReport:
         raise ConfigError(f'There is no agent "{name}". Agents: {known}.')
     teams = tuple(team for team, members in plan.teams.items() if name in members)
     return AgentReport(name, found.type, found.workspace, teams, found.servers, found.tools, found.confirm)
+
+
+def _issuer(issuer: Issuer, base: str) -> IssuerRow:
+    from mooring.access.claims import audiences  # most configurations have none
+
+    return IssuerRow(
+        name=issuer.name,
+        url=issuer.url,
+        audience=audiences(issuer, base),
+        jwks=issuer.jwks,
+        algorithms=issuer.algorithms,
+        scopes=issuer.scopes,
+        leeway=issuer.leeway,
+        admit=tuple(
+            AdmissionRow(each.workspace, each.claims, each.scopes, each.tools, each.key) for each in issuer.admit
+        ),
+    )
 
 
 def _variant(variant: Variant, mounts: list[Mount]) -> VariantRow:

@@ -119,7 +119,11 @@ class Resolver:
     def _identity(self, workspaces: dict[str, plan.Workspace]) -> tuple[plan.Issuer, ...]:
         from mooring.config import identity  # most configurations have none
 
-        return identity.issuers(self.config.identity, workspaces)
+        issuers = identity.issuers(self.config.identity, workspaces)
+        for issuer in issuers:
+            if not issuer.admit:
+                self._report("warning", f'"{issuer.name}" lets nobody in: it has no admit', ("identity", issuer.name))
+        return issuers
 
     def _litellm(self) -> plan.LiteLLM | None:
         written = self.config.litellm
