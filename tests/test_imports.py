@@ -15,6 +15,7 @@ NAME, DECIDE, TOUCH, RUN, ASSEMBLE = range(5)
 LAYERS = {
     "errors": NAME,
     "nouns": NAME,
+    "nouns_check": NAME,
     "nouns_litellm": NAME,
     "nouns_registry": NAME,
     "tasks": NAME,

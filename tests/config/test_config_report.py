@@ -10,7 +10,7 @@ from mooring.config.plan import Functions, Launch, Plan, Plugin, SecretRef, Vari
 from mooring.config.report import DIALOGUE_OFF, check
 from mooring.config.resolve import resolve
 from mooring.config.schema import Loaded
-from mooring.nouns import CheckReport, MountRow
+from mooring.nouns_check import CheckReport, MountRow
 
 TEXT = """
 [mcp_servers.time]

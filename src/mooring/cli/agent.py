@@ -14,7 +14,8 @@ from mooring.cli import configured
 from mooring.cli.output import json_option, print_json, print_table, say, visible
 from mooring.config import report
 from mooring.config.home import Home
-from mooring.nouns import AgentReport, AgentServerRow
+from mooring.nouns import AgentServerRow
+from mooring.nouns_check import AgentReport
 
 if TYPE_CHECKING:
     from mooring.agents.events import AnyEvent

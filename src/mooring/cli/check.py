@@ -14,7 +14,8 @@ from mooring.cli.output import json_option, print_json, print_table, say
 from mooring.config.plan import Plan
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import AccessRow, AdmissionRow, CheckReport, IssuerRow, MountRow, ProbeRow, Problem, VariantRow
+from mooring.nouns import Problem
+from mooring.nouns_check import AccessRow, AdmissionRow, CheckReport, IssuerRow, MountRow, ProbeRow, VariantRow
 
 
 @click.command()

@@ -21,7 +21,8 @@ from mooring.config.load import Loaded, load
 from mooring.config.plan import Plan, references
 from mooring.config.resolve import resolve
 from mooring.config.secrets import Secrets
-from mooring.nouns import CheckReport, Problem, VariantRow
+from mooring.nouns import Problem
+from mooring.nouns_check import CheckReport, VariantRow
 from mooring.observe.events import Events
 from mooring.plugins.found import Installed
 from mooring.relay import client_names

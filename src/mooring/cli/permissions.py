@@ -16,7 +16,8 @@ from mooring.access.pins import Pins
 from mooring.config.home import Home
 from mooring.config.plan import Plan, Workspace
 from mooring.errors import ConfigError
-from mooring.nouns import AccessRow, Principal
+from mooring.nouns import Principal
+from mooring.nouns_check import AccessRow
 from mooring.observe.events import Events
 from mooring.relay.listings import Listings
 from mooring.relay.table import Route

@@ -18,7 +18,8 @@ from mooring.config.schema import Loaded
 from mooring.errors import MooringError, StartFailed
 from mooring.launch.base import Launched, Launcher, Pipes, Preparing, unheard
 from mooring.launch.kept import Keeper
-from mooring.nouns import ProbeRow, Problem
+from mooring.nouns import Problem
+from mooring.nouns_check import ProbeRow
 from mooring.plugins.hooks import Context
 from mooring.plugins.manager import collect
 from mooring.serve.builtin import Builtin

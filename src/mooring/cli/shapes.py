@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from mooring.nouns import Era, VariantRow
+from mooring.nouns import Era
+from mooring.nouns_check import VariantRow
 
 
 class ServerRow(msgspec.Struct, frozen=True):

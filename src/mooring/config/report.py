@@ -23,7 +23,7 @@ from mooring.config.plan import (
 )
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
-from mooring.nouns import AdmissionRow, AgentReport, CheckReport, IssuerRow, MountRow, VariantRow
+from mooring.nouns_check import AdmissionRow, AgentReport, CheckReport, IssuerRow, MountRow, VariantRow
 
 DIALOGUE_OFF = (
     'a server of protocol 2025-11-25 or older cannot ask its user anything here; dialogue = "session" turns it on'
