@@ -43,7 +43,7 @@ async def test_what_comes_back_is_typed_whatever_carried_it() -> None:
     assert (tool.name, tool.server, tool.input_schema, tool.output_schema) == ("a_t", "a", {}, None)
     control.answers.append({"content": []})
     assert await tool.call(x=1) == {"content": []}
-    assert control.asked[-1] == ("call", {"workspace": "w", "tool": "a_t", "arguments": {"x": 1}})
+    assert control.asked[-1] == ("call", {"workspace": "w", "tool": "a_t", "arguments": {"x": 1}, "agreed": False})
 
 
 async def test_an_answer_of_another_shape_is_an_error_and_not_a_surprise() -> None:

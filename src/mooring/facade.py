@@ -81,15 +81,21 @@ class Mooring:
         return await self._ask("tools", list[ToolRow], workspace=workspace)
 
     async def call(
-        self, workspace: str, tool: str, arguments: Mapping[str, Any] | None = None, heard: Heard | None = None
+        self,
+        workspace: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        heard: Heard | None = None,
+        *,
+        agreed: bool = False,
     ) -> dict[str, Any]:
         """Call a tool; the result is what the server said (``content``, ``isError``, ``structuredContent``).
 
-        ``heard`` gets ("progress", params) and ("log", params) while it runs. A JSON-RPC error of the server raises
-        UpstreamProtocol."""
-        return await self._ask(
-            "call", dict[str, Any], heard, workspace=workspace, tool=tool, arguments=dict(arguments or {})
-        )
+        ``heard`` gets ("progress", params) and ("log", params) while it runs. ``agreed``: a person was asked about this
+        very call and agreed to it; without that a tool under ``confirm`` answers with an error of the kind
+        "unconfirmed". A JSON-RPC error of the server raises UpstreamProtocol."""
+        given: dict[str, Any] = {"workspace": workspace, "tool": tool, "arguments": dict(arguments or {})}
+        return await self._ask("call", dict[str, Any], heard, **given, agreed=agreed)
 
     async def logs(self, server: str, lines: int = 100, follow: bool = False, heard: Heard | None = None) -> list[str]:
         """The last lines that the instances of a server wrote to stderr. With ``follow`` it goes on, handing new lines
@@ -218,12 +224,17 @@ class Mooring:
         )
 
     async def exec(
-        self, workspace: str, tool: str, arguments: Mapping[str, Any] | None = None, heard: Heard | None = None
+        self,
+        workspace: str,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        heard: Heard | None = None,
+        *,
+        agreed: bool = False,
     ) -> dict[str, Any]:
         """Like ``call``; ``tool`` may also have the form ``mcp_<prefix>_<tool>``."""
-        return await self._ask(
-            "exec", dict[str, Any], heard, workspace=workspace, tool=tool, arguments=dict(arguments or {})
-        )
+        given: dict[str, Any] = {"workspace": workspace, "tool": tool, "arguments": dict(arguments or {})}
+        return await self._ask("exec", dict[str, Any], heard, **given, agreed=agreed)
 
     async def remove(self, workspace: str, what: str) -> ActiveMount:
         """End what was added, by entry id or prefix; how it was before."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import settings
@@ -166,7 +167,20 @@ async def test_every_change_is_an_event(room: Room) -> None:
         ("key.revoked", "alice", other.id),
     ]
     assert {event.ts for event in room.events} == {1000.0}
-    assert room.events[0].data["name"] == "ci"
+    assert room.events[0].data == {"key": key.id, "name": "ci"}
+
+
+async def test_the_event_of_a_new_key_says_what_it_is_limited_to(room: Room) -> None:
+    await room.keys.create("alice", "ci", 2000.0, ("list",), "git", ("g_*",))
+    (event,) = room.events
+    assert event.data == {
+        "key": ANY,
+        "name": "ci",
+        "scopes": ("list",),
+        "variant": "git",
+        "tools": ("g_*",),
+        "expires_at": 2000.0,
+    }
 
 
 async def test_a_name_is_unique_among_the_living_keys_of_a_workspace(room: Room) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mooring.errors import MooringError
+from mooring.testing import wait_for
 from mooring.testing.daemon import Daemon, server
 from mooring.testing.http_client import HttpClient
 from mooring.testing.speech import DIALOGUE, Era
@@ -166,3 +167,51 @@ async def test_a_changed_tool_is_shown_and_approved_at_the_command_line(start: S
         names = {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
         assert names - before == {f"echo_{approved['tool']}"}
         assert (await daemon.command("check"))[0] == 0
+
+
+async def test_every_change_of_a_key_is_in_the_audit_and_no_value_is(start: Start) -> None:
+    daemon = await start({"echo": server()}, {"a": {"mcp_servers": ["echo"]}})
+    flags = ("--name", "ci", "--scope", "list", "--tools", "echo_*", "--variant", "echo", "--expires", "30d")
+    code, out, err = await daemon.command("key", "create", "a", *flags, "--json")
+    assert code == 0, err
+    made = json.loads(out)
+    code, out, _ = await daemon.command("key", "rotate", made["id"], "--json")
+    rotated = json.loads(out)
+    assert (await daemon.command("key", "revoke", made["id"]))[0] == 0
+    rows: list[dict[str, Any]] = []
+
+    async def written() -> bool:
+        _, out, _ = await daemon.command("audit", "--json")
+        rows[:] = [row for row in map(json.loads, out.splitlines()) if row["event"].startswith("key.")]
+        return len(rows) == 3
+
+    await wait_for(written, 20)
+    assert [row["event"] for row in rows] == ["key.created", "key.rotated", "key.revoked"]
+    assert all(row["workspace"] == "a" and row["data"]["key"] == made["id"] for row in rows)
+    created = rows[0]["data"]
+    assert (created["scopes"], created["tools"], created["variant"]) == (["list"], ["echo_*"], "echo")
+    assert created["expires_at"] > time.time() + 29 * 86400
+    assert not [key for key in (made["key"], rotated["key"]) if key in json.dumps(rows)]
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_scopes_and_tool_filters_of_a_key_hold_over_http(start: Start, era: Era) -> None:
+    daemon = await start({"echo": server()}, {"a": {"mcp_servers": ["echo"]}})
+    reader = await daemon.mooring.key_create("a", name="reader", scopes=("list",))
+    caller = await daemon.mooring.key_create("a", name="caller", scopes=("call",))
+    narrow = await daemon.mooring.key_create("a", name="narrow", tools=("echo_p*",))
+
+    async def may(key: str) -> tuple[bool, bool, bool]:
+        """Lists something, lists all, calls."""
+        async with HttpClient(daemon.endpoint, token=key, era=era) as client:
+            await client.open()
+            names = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
+            called = not (await client.call("echo_pid")).get("isError")
+            return bool(names), "echo_echo" in names, called
+
+    assert await may(reader.key) == (True, True, False)
+    assert await may(caller.key) == (False, False, True)
+    assert await may(narrow.key) == (True, False, True)
+    async with HttpClient(daemon.endpoint, token=narrow.key, era=era) as client:
+        await client.open()
+        assert (await client.call("echo_echo", {"text": "x"}))["isError"]

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from test_wire_http_kit import LIMIT, Wire
 
+from mooring.testing import wait_for
 from mooring.wire.http import HttpServer, Limits, Reply, problem
 
 
@@ -113,6 +114,39 @@ async def test_a_head_that_is_not_admitted_is_refused_before_its_body_arrives():
         answer = await wire.answer()
         assert (answer.status, answer.headers["connection"]) == (401, "close")
         assert await wire.closed()
+        assert echo.seen == []
+
+
+async def test_a_body_is_left_unread_until_it_is_known_who_sends_it():
+    verdict = asyncio.get_running_loop().create_future()
+    answers = [verdict, None]
+    body = b"x" * (8 << 20)
+    async with echoing(admit=lambda request: answers.pop(0)) as echo, Wire(echo.port) as wire:
+        wire.send(wire.request(body=body))
+        sent = asyncio.create_task(wire.writer.drain())
+        done, _ = await asyncio.wait((sent,), timeout=0.5)
+        assert not done, "the rest waits in the client"
+        assert echo.seen == []
+        verdict.set_result(None)
+        answer = await wire.answer()
+        assert (answer.status, len(answer.body)) == (200, len(b"POST /mcp ") + len(body))
+        await sent
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_who_turns_out_to_be_nobody_is_refused_with_the_body_unread(gone):
+    verdict = asyncio.get_running_loop().create_future()
+    answers = [verdict, problem(401, "no")]
+    async with echoing(admit=lambda request: answers.pop(0)) as echo:
+        async with Wire(echo.port) as wire:
+            wire.send(wire.request(Content_Length="1000000", Expect="100-continue"))
+            await wait_for(lambda: len(answers) == 1, LIMIT)
+            if not gone:
+                verdict.set_result(None)
+                assert (await wire.answer()).status == 401
+        if gone:
+            verdict.set_result(None)
+        await wait_for(lambda: not echo.server.connections, LIMIT)
         assert echo.seen == []
 
 

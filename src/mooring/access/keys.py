@@ -143,7 +143,7 @@ class Keys:
                 if holder:
                     self._end(holder)
                 self._remember(_hash(token), row)
-                self._emit("key.created", row)
+                self._emit("key.created", row, **_limits(row))
 
             await self._store.run(
                 "create_key",
@@ -256,12 +256,19 @@ class Keys:
             return "no such workspace"
         return ""
 
-    def _emit(self, name: str, row: KeyRow) -> None:
-        self.events.emit(Event(name, self._clock(), row.workspace, data={"key": row.id, "name": row.name}))
+    def _emit(self, name: str, row: KeyRow, **more: object) -> None:
+        self.events.emit(Event(name, self._clock(), row.workspace, data={"key": row.id, "name": row.name, **more}))
 
 
 def _principal(row: KeyRow) -> Principal:
     return Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name)
+
+
+def _limits(row: KeyRow) -> dict[str, object]:
+    """What a key may do, as far as that is less than all."""
+    limits = {"variant": row.variant, "tools": row.tools, "expires_at": row.expires_at}
+    scopes = {} if set(row.scopes) == set(ALL_SCOPES) else {"scopes": row.scopes}
+    return {**scopes, **{name: value for name, value in limits.items() if value}}
 
 
 def _new_token() -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mooring.cli.attached import attached, workspace_of
-from mooring.cli.call import arguments_of, finish, heard
+from mooring.cli.call import answered, arguments_of, finish, heard
 from mooring.cli.output import (
     json_option,
     no_spawn_option,
@@ -83,10 +83,10 @@ def exec_(tool: str, arguments: str, workspace: str | None, as_json: bool, no_sp
     """
     given = arguments_of(arguments)
 
-    async def ask(mooring: Mooring) -> dict[str, Any]:
-        return await mooring.exec(await workspace_of(mooring, workspace), tool, given, heard)
+    async def ask(mooring: Mooring, agreed: bool) -> dict[str, Any]:
+        return await mooring.exec(await workspace_of(mooring, workspace), tool, given, heard, agreed=agreed)
 
-    finish(ask, as_json, no_spawn)
+    finish(answered(ask, tool, given, spawn=not no_spawn), as_json)
 
 
 @click.command()

@@ -10,9 +10,12 @@ import click
 import msgspec
 
 from mooring.cli.attached import attached, workspace_of
-from mooring.cli.output import json_option, no_spawn_option, print_json, visible, workspace_option
-from mooring.errors import LaunchMissing
+from mooring.cli.output import json_option, no_spawn_option, print_json, visible, warn, workspace_option
+from mooring.errors import Declined, LaunchMissing, Unconfirmed
 from mooring.facade import Mooring
+
+Ask = Callable[[Mooring, bool], Awaitable[dict[str, Any]]]
+"""Makes the call, which a person has agreed to or not."""
 
 
 @click.command()
@@ -24,19 +27,34 @@ from mooring.facade import Mooring
 def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spawn: bool) -> None:
     """Call TOOL with ARGUMENTS, a JSON object.
 
-    "-" reads it from stdin. Exit 1 when the tool failed, 4 when a program that its server needs is not installed.
+    "-" reads it from stdin. A call that a person has to agree to is asked about, in a terminal. Exit 1 when the tool
+    failed, 4 when a program that its server needs is not installed.
     """
     given = arguments_of(arguments)
 
-    async def ask(mooring: Mooring) -> dict[str, Any]:
-        return await mooring.call(await workspace_of(mooring, workspace), tool, given, heard)
+    async def ask(mooring: Mooring, agreed: bool) -> dict[str, Any]:
+        return await mooring.call(await workspace_of(mooring, workspace), tool, given, heard, agreed=agreed)
 
-    finish(ask, as_json, no_spawn)
+    finish(answered(ask, tool, given, spawn=not no_spawn), as_json)
 
 
-def finish(ask: Callable[[Mooring], Awaitable[dict[str, Any]]], as_json: bool, no_spawn: bool) -> NoReturn:
-    """Make the call that ``ask`` makes, show its result, and end with what it means."""
-    result = attached(ask, spawn=not no_spawn, limit=None)
+def answered(ask: Ask, tool: str, given: dict[str, Any], *, spawn: bool) -> dict[str, Any]:
+    """The result of a call; where a person has to agree to it, the one at the terminal is asked. Raises Declined."""
+    result = attached(lambda mooring: ask(mooring, False), spawn=spawn, limit=None)
+    failure = failure_of(result)
+    if failure.get("kind") != Unconfirmed.kind:
+        return result
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        warn("nobody can be asked here. In a terminal, with the arguments on the command line, this command asks you")
+        return result
+    shown = visible(msgspec.json.encode(given).decode())
+    if click.confirm(f"Allow this call of {visible(tool)} (server {failure.get('server')})?\n{shown}\n", err=True):
+        return attached(lambda mooring: ask(mooring, True), spawn=spawn, limit=None)
+    raise Declined
+
+
+def finish(result: dict[str, Any], as_json: bool) -> NoReturn:
+    """Print the result of a call and exit."""
     if as_json:
         print_json(result)
     else:
@@ -67,10 +85,16 @@ def exit_code(result: dict[str, Any]) -> int:
     """What a verb that called a tool ends with."""
     if not result.get("isError"):
         return 0
+    return LaunchMissing.exit_code if failure_of(result).get("kind") == LaunchMissing.kind else 1
+
+
+def failure_of(result: dict[str, Any]) -> dict[str, Any]:
+    """What Mooring says about a failure of its own; empty for every other result."""
+    if not result.get("isError"):
+        return {}
     from mooring.relay.refusals import ERROR_KEY  # failures only
 
-    kind = result.get("_meta", {}).get(ERROR_KEY, {}).get("kind")
-    return LaunchMissing.exit_code if kind == LaunchMissing.kind else 1
+    return result.get("_meta", {}).get(ERROR_KEY, {})
 
 
 def texts(result: dict[str, Any]) -> list[str]:

@@ -13,7 +13,8 @@ import asyncio
 import hashlib
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 from mooring.errors import Declined, Unconfirmed
 from mooring.observe.events import Event, Events
@@ -40,14 +41,30 @@ class Confirm:
         self._parked = parked
         self._events = events
         self._agreed: OrderedDict[bytes, None] = OrderedDict()
-        """Agreed calls that are not over: the server wants input, and the client will come again."""
+        """Agreed calls that are not over (the server wants input, and the client will come again), and those that a
+        person agreed to before they began."""
+
+    @contextmanager
+    def agreed(self, request: Request) -> Generator[None]:
+        """Within the block this very call is agreed to: somebody who cannot be asked within a call, as at the command
+        line, was asked before it."""
+        known = _print(request)
+        self._agreed[known] = None
+        try:
+            yield
+        finally:
+            self._agreed.pop(known, None)
 
     async def __call__(self, request: Request, route: Route, carry: Carry) -> Answer:
         """The answer of ``carry`` once a person has agreed. Raises Unconfirmed, Declined and what ``carry`` raises."""
-        if request.era == "legacy":
-            await self._ask(request, route)
-            return await carry(request)
         known = _print(request)
+        if request.era == "legacy":
+            if known in self._agreed:
+                del self._agreed[known]
+                self._tell("dialogue.answered", request, route, "accept")
+            else:
+                await self._ask(request, route)
+            return await carry(request)
         if known in self._agreed:
             del self._agreed[known]
             return self._remembered(request, await carry(request))

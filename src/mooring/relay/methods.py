@@ -49,7 +49,8 @@ class Methods:
         forward = Forward(views, pool, watching, parked, limits)
         handles = Handles()
         guarded = Guarded(forward, guards) if guards else forward
-        calls = Calls(views, looks, guarded, handles, Confirm(parked, events), limits, events, stewards)
+        self.confirm = Confirm(parked, events)
+        calls = Calls(views, looks, guarded, handles, self.confirm, limits, events, stewards)
         self.extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, looks, forward, subscriptions, watching)
         greetings = Greetings(views, looks, stewards, version)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -133,12 +134,14 @@ class Verbs:
         return [_tool_row(route) for route in view.tools.values()]
 
     async def call(
-        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None
+        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None, agreed: bool = False
     ) -> dict[str, Any]:
         self._there(workspace)
         params = jsonrpc.text({"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": "call"}})
         request = LocalRequest(LocalSession(workspace), "tools/call", params, heard)
-        answer = await self._app.relay.handle(request)
+        relay = self._app.relay
+        with relay.methods.confirm.agreed(request) if agreed is True else nullcontext():
+            answer = await relay.handle(request)
         if answer.error is not None:
             error = jsonrpc.value(answer.error)
             raise UpstreamProtocol(f"{tool}: {error.get('message')}", code=error.get("code"), data=error.get("data"))
@@ -259,9 +262,10 @@ class Verbs:
         return await self._app.registry.add(workspace, entry_id, prefix=prefix, settings=given, agent=False, told=told)
 
     async def exec(
-        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None
+        self, workspace: str, tool: str, arguments: Any = None, heard: Heard | None = None, agreed: bool = False
     ) -> dict[str, Any]:
-        return await self.call(workspace, by_alias(tool, (await self._listed(workspace)).tools), arguments, heard)
+        name = by_alias(tool, (await self._listed(workspace)).tools)
+        return await self.call(workspace, name, arguments, heard, agreed)
 
     async def remove(self, workspace: str, what: str) -> ActiveMount:
         return await self._app.registry.remove(workspace, what)
