@@ -239,6 +239,28 @@ async def test_a_session_belongs_to_one_subject_in_one_workspace(start: Start, g
         assert await names(alice)
 
 
+@pytest.mark.parametrize("sharing", ["shared", "session"])
+async def test_one_person_in_two_workspaces_is_two_callers(
+    start: Start, guardian: AuthorizationServer, era: Era, sharing: str
+) -> None:
+    """What is open in one is not touched by what is done in the other, and handles of one mean nothing there."""
+    daemon = await start({"echo": server(sharing=sharing)}, ROOMS, identity=company(guardian))
+    guardian.claims = {"groups": ["docs-team", "ops"]}
+    given = token(guardian, daemon)
+    async with (
+        HttpClient(at(daemon, "a"), token=given, era=era, timeout=LIMIT) as here,
+        HttpClient(at(daemon, "b"), token=given, era=era, timeout=LIMIT) as there,
+    ):
+        await here.open()
+        await there.open()
+        async with here.listening({"toolsListChanged": True}) as stream:
+            pids = {name: str(await client.call("echo_pid")) for name, client in (("a", here), ("b", there)) * 2}
+            assert not stream.complete
+        assert (pids["a"] == pids["b"]) is (sharing == "shared")
+        rows = await audit(daemon, "call.finished", 4)
+        assert [row["workspace"] for row in rows] == ["a", "b", "a", "b"]
+
+
 async def test_a_token_for_one_endpoint_is_good_for_that_one(start: Start, guardian: AuthorizationServer) -> None:
     """RFC 8707: a token names whom it is for."""
     daemon = await opened(start, guardian)

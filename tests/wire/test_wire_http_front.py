@@ -392,7 +392,7 @@ async def test_a_modern_post_stands_alone():
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
         assert "mcp-session-id" not in answer.headers
         request = served.relay.requests[-1]
-        assert (request.era, request.version, request.session.id) == ("modern", MODERN, "key:alice-1")
+        assert (request.era, request.version, request.session.id) == ("modern", MODERN, "key:alice-1:alice")
         assert request.raw_id == b"1"
         assert request.meta.capabilities == b"{}"
         assert served.relay.sessions == []

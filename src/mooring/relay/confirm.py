@@ -120,7 +120,8 @@ def _print(request: Request, state: str | None = None) -> bytes:
     """What tells an agreed call from any other: who, what exactly, and the ``requestState`` of this round."""
     if state is None:
         state = jsonrpc.string(jsonrpc.members(request.params).get("requestState")) or ""
-    parts = (request.session.principal.key_id, request.method, state, repr(sorted(meaning(request.params).items())))
+    who = request.session.principal
+    parts = (who.key_id, who.workspace, request.method, state, repr(sorted(meaning(request.params).items())))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
 
 

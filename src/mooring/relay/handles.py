@@ -36,21 +36,24 @@ class Handles:
     """The handles given out."""
 
     def __init__(self) -> None:
-        self._routes: OrderedDict[tuple[str, str], Route] = OrderedDict()
+        self._routes: OrderedDict[tuple[str, str, str], Route] = OrderedDict()
+        """By key, workspace and handle: who comes without a key may be in several workspaces."""
 
     def remember(self, principal: Principal, result: bytes, route: Route) -> None:
         """Keep the handle in a result, if it is one."""
         id = handle_in(result)
         if id is None:
             return
-        self._routes[principal.key_id, id] = route
-        self._routes.move_to_end((principal.key_id, id))
+        place = principal.key_id, principal.workspace, id
+        self._routes[place] = route
+        self._routes.move_to_end(place)
         if len(self._routes) > REMEMBERED:
             self._routes.popitem(last=False)
 
     def route(self, principal: Principal, id: str) -> Route | None:
         """The route of the call that this key got the handle from."""
-        route = self._routes.get((principal.key_id, id))
+        place = principal.key_id, principal.workspace, id
+        route = self._routes.get(place)
         if route is not None:
-            self._routes.move_to_end((principal.key_id, id))
+            self._routes.move_to_end(place)
         return route

@@ -202,8 +202,9 @@ class McpFront:
         return call.conclude(answer, 200 if answer is None else rules.status_of(answer))
 
     def _key_session(self, principal: Principal) -> HttpSession | None:
-        """The one session of a key; None when there are too many."""
-        id, now = f"{'bare' if principal.bare else 'key'}:{principal.key_id}", self._loop.time()
+        """The one session of a key, or of somebody in one workspace; None when there are too many."""
+        kind, now = "bare" if principal.bare else "key", self._loop.time()
+        id = f"{kind}:{principal.key_id}:{principal.workspace}"
         session = self._keys.get(id, principal, now)
         if session is None:
             session = HttpSession(id, principal, "modern", MODERN_VERSIONS[0], EMPTY)
