@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
 from mooring.access import login as login_module
+from mooring.access.identity import Rejected
 from mooring.access.keys import Keys
 from mooring.access.login import PEERS, QUIET, Login, is_loopback
 from mooring.config.plan import Mount, Workspace
@@ -207,3 +209,30 @@ async def test_nobody_is_anonymous_at_the_endpoint_of_a_variant(door: Door) -> N
     door.workspaces = {"open": Workspace("open", (Mount("open", "git", "git", "git"),), anonymous=True)}
     with pytest.raises(Unauthenticated):
         door.login(None, None, "git", HERE)
+
+
+class Doorman:
+    """Knows one token."""
+
+    def principal(self, token: str, workspace: str | None) -> Principal:
+        if token == "a.b.c":
+            return Principal("jwt:ada@company", workspace or "alice")
+        raise Rejected(Refused(), "no admission covers it")
+
+
+async def test_whoever_comes_without_a_key_is_known_by_somebody_else_where_there_is_one(door: Door) -> None:
+    door.login.identity = cast("Any", Doorman())
+    assert door.login("Bearer a.b.c", None, None, ELSEWHERE) == Principal("jwt:ada@company", "alice")
+    assert door.login("Bearer a.b.c", "bob", None, ELSEWHERE) == Principal("jwt:ada@company", "bob")
+    assert door.login(door.bearer(), None, None, ELSEWHERE) == Principal(door.key.id, "alice")
+    with pytest.raises(Refused):
+        door.login("Bearer a.b.c", None, "variant", ELSEWHERE)
+    assert isinstance(door.refusal("Bearer mrg_wrong"), Unauthenticated), "what looks like a key is one"
+
+
+async def test_how_every_login_begins_is_not_reported_and_each_kind_of_refusal_is_for_itself(door: Door) -> None:
+    """A client asks without a token first, to find out where to log in; that must not hide what is wrong later."""
+    door.login.identity = cast("Any", Doorman())
+    for authorization in (None, "Basic YTpi", "Basic YTpi", "Bearer x.y.z"):
+        door.refusal(authorization)
+    assert [event.data["reason"] for event in door.reported] == ["not a bearer token", "no admission covers it"]

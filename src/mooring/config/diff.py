@@ -23,6 +23,9 @@ class Changes(msgspec.Struct, frozen=True):
     workspaces_added: tuple[str, ...] = ()
     workspaces_removed: tuple[str, ...] = ()
     workspaces_changed: tuple[str, ...] = ()
+    issuers_added: tuple[str, ...] = ()
+    issuers_removed: tuple[str, ...] = ()
+    issuers_changed: tuple[str, ...] = ()
     needs_restart: tuple[str, ...] = ()
     """Key paths, such as ``gateway.listen``."""
 
@@ -37,6 +40,7 @@ def diff(old: Plan, new: Plan) -> Changes:
     return Changes(
         *_compare(old.variants, new.variants),
         *_compare(old.workspaces, new.workspaces),
+        *_compare(*({issuer.name: issuer for issuer in plan.identity} for plan in (old, new))),
         needs_restart=_needs_restart(old.gateway, new.gateway),
     )
 

@@ -290,7 +290,8 @@ class App:
         outdated = self.configuration.plugins.outdated()
         report = msgspec.structs.replace(report, needs_restart=(*report.needs_restart, *outdated))
         self._apply(plan)
-        self.events.emit(Event("config.applied", time.time(), data={"added": report.added, "removed": report.removed}))
+        data = {"added": report.added, "removed": report.removed, "changed": report.changed}
+        self.events.emit(Event("config.applied", time.time(), data=data))
         return report
 
     def _apply(self, plan: Plan) -> None:

@@ -87,11 +87,15 @@ def changes_report(old: Plan, new: Plan) -> ReloadReport:
     changes = diff(old, new)
     return ReloadReport(
         applied=True,
-        added=(*changes.added, *(f"workspace {name}" for name in changes.workspaces_added)),
-        removed=(*changes.removed, *(f"workspace {name}" for name in changes.workspaces_removed)),
-        changed=(*changes.changed, *(f"workspace {name}" for name in changes.workspaces_changed)),
+        added=_named(changes.added, changes.workspaces_added, changes.issuers_added),
+        removed=_named(changes.removed, changes.workspaces_removed, changes.issuers_removed),
+        changed=_named(changes.changed, changes.workspaces_changed, changes.issuers_changed),
         needs_restart=changes.needs_restart,
     )
+
+
+def _named(variants: tuple[str, ...], workspaces: tuple[str, ...], issuers: tuple[str, ...]) -> tuple[str, ...]:
+    return (*variants, *(f"workspace {name}" for name in workspaces), *(f"identity {name}" for name in issuers))
 
 
 def changed_workspaces(old: Plan, new: Plan) -> list[str]:
