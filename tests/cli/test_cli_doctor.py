@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from mooring.cli import examination
+from mooring.testing.authorization import AuthorizationServer
 from mooring.testing.daemon import daemon, server
+from mooring.testing.signing import Signer
 
 Run = Callable[..., Any]
 
@@ -105,3 +108,14 @@ async def test_the_running_daemon_and_its_endpoint_are_seen(place: Path) -> None
         assert (code, report["ok"]) == (0, True)
         assert f"pid {running.process.pid}" in messages["daemon"]
         assert messages["endpoint"] == f"{running.endpoint} answers"
+
+
+async def test_an_issuer_whose_keys_cannot_be_had_is_named_with_the_reason(place: Path, run: Run) -> None:
+    async with AuthorizationServer() as guardian:
+        guardian.signer = Signer()
+        (place / "mooring.toml").write_text(f'[identity.company]\nissuer = "{guardian.issuer}"\n')
+        found = findings(await asyncio.to_thread(run, "doctor", "--json"))["identity company"]
+        assert (found["level"], found["message"]) == ("ok", f"{guardian.issuer} publishes 1 key")
+        guardian.place = "/nowhere"
+        found = findings(await asyncio.to_thread(run, "doctor", "--json"))["identity company"]
+        assert (found["level"], "publishes no metadata" in found["message"]) == ("error", True)

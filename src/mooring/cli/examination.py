@@ -21,7 +21,7 @@ from mooring.cli import configured
 from mooring.cli.shapes import Finding
 from mooring.cli.trial import program_of
 from mooring.config.home import Home
-from mooring.config.plan import Container, Plan, Variant
+from mooring.config.plan import Container, Issuer, Plan, Variant
 from mooring.config.store import usable_keyring
 from mooring.errors import ConfigError, DaemonAbsent, LaunchMissing, MooringError
 from mooring.facade import connect
@@ -157,9 +157,28 @@ def _configuration() -> Iterator[Finding]:
             yield Finding("config", "warning", problem.message)
     if any(isinstance(variant.launch, Container) for variant in plan.variants.values()):
         yield _engine(plan.gateway.engine)
+    for issuer in plan.identity:
+        yield _issuer(issuer)
     for variant in plan.variants.values():
         if written.config.mcp_servers[variant.server].enabled:
             yield _server(variant, plan)
+
+
+def _issuer(issuer: Issuer) -> Finding:
+    """Whether tokens of the issuer could be checked from here."""
+    from mooring.wire.jwks import published  # most configurations have no issuers
+
+    async def ask() -> int:
+        async with asyncio.timeout(LIMIT):
+            return len(await published(issuer.url, issuer.jwks))
+
+    check = f"identity {issuer.name}"
+    try:
+        count = asyncio.run(ask())
+    except (MooringError, TimeoutError) as error:
+        advice = "Until it answers, nobody comes in with its tokens; keys of Mooring work on."
+        return Finding(check, "error", str(error) or f"no answer within {LIMIT:g} s", advice)
+    return Finding(check, "ok", f"{issuer.url} publishes {count} key{'' if count == 1 else 's'}")
 
 
 def _count(plan: Plan) -> str:
