@@ -1,6 +1,6 @@
 """This gateway as a resource of OAuth 2.1: what it says about itself, and how it asks for a token. Pure.
 
-Used by ``wire.http_front`` where the configuration names an issuer; made by ``serve.identity``.
+Used by ``wire.http_front`` where the configuration names an issuer; made by ``serve.outside``.
 
 Source: RFC 9728; RFC 6750 section 3; MCP 2026-07-28 "Authorization".
 """
