@@ -27,6 +27,16 @@ class InstanceKey(msgspec.Struct, frozen=True, order=True):
     scope: str = ""
     """"" shared; ``w:<workspace>``; ``s:<session id>``."""
 
+    @property
+    def whom(self) -> str:
+        """The scope as people may see it: a session id is not for logs."""
+        return self.scope[:8] if self.scope.startswith("s:") else self.scope
+
+    @property
+    def id(self) -> str:
+        """As ``check``, ``ps`` and the audit name it, such as ``time@432ff4de74f4 w:alice``."""
+        return f"{self.variant}@{self.digest[:12]} {self.whom}".rstrip()
+
 
 class Principal(msgspec.Struct, frozen=True):
     """Who is calling: a key, or the local user through the control socket (``key_id`` then starts with "local:")."""
@@ -97,6 +107,8 @@ class InstanceRow(msgspec.Struct, frozen=True):
     variant: str
     state: State
     scope: str = ""
+    instance: str = ""
+    """Its id, ``InstanceKey.id``; "" where there is none."""
     reason: str = ""
     pid: int | None = None
     """Of its process; of a container, the engine's program that is attached to it."""
@@ -195,20 +207,26 @@ class AuditRow(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ts: float
     event: str
-    """``call.finished`` for a call that was allowed, ``policy.denied`` for one that was not, or another event."""
+    """``call.finished`` for a request that was allowed, ``policy.denied`` for one that was not, or another event."""
+    method: str = ""
+    """Of a request: ``tools/call``, ``resources/read``, and so on."""
     workspace: str = ""
     server: str = ""
     instance: str = ""
+    """The instance that served it, as ``ps`` names it; of what was refused, the variant."""
     trace: str = ""
     """The caller's W3C ``traceparent``."""
     key: str = ""
     tool: str = ""
+    target: str = ""
+    """Of a request that is no tool call: the prompt's name or the resource's URI."""
     decision: str = ""
     """``allowed``, ``asked`` (a person has to agree and has not yet), ``confirmed`` (one did) or ``denied``."""
     reason: str = ""
     outcome: str = ""
-    """``ok``, ``error`` (of the server), ``failed`` (``error`` says how) or ``cancelled``."""
+    """``ok``, ``error`` (of the server or of its tool), ``failed`` (of Mooring) or ``cancelled``."""
     error: str = ""
+    """The kind of a failure, the code of a server's error, or ``tool_error``."""
     seconds: float = 0.0
     sent: int = 0
     received: int = 0

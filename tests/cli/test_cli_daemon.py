@@ -57,6 +57,7 @@ async def test_ps_and_tools_have_their_shapes(running: Daemon) -> None:
         "reason": "",
         "pid": ANY,
         "container": None,
+        "instance": ANY,
         "era": "legacy",
         "uptime": ANY,
         "idle": ANY,

@@ -70,8 +70,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     def _seen(self, event: Event) -> None:
         if event.name == "instance.stopped" and event.data["reason"].startswith("idle"):
-            key = InstanceKey(event.instance, event.data["digest"], event.data["scope"])
-            last = [life for life in self.opener.lives if life.key == key][-1]
+            last = [life for life in self.opener.lives if life.key.id == event.instance][-1]
             if any(lease.connection is last.connection for lease in self.held):
                 self.cut.append(event)
 

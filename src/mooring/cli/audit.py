@@ -16,13 +16,14 @@ from mooring.config.home import Home
 from mooring.nouns import AuditRow
 from mooring.observe import audit_files
 
-_COLUMNS = ("TIME", "EVENT", "WORKSPACE", "KEY", "SERVER", "TOOL", "DECISION", "OUTCOME", "SECONDS", "WHY")
+_COLUMNS = ("TIME", "WHAT", "WORKSPACE", "KEY", "INSTANCE", "TARGET", "DECISION", "OUTCOME", "SECONDS", "WHY")
 
 
 @click.command()
 @click.option("-w", "--workspace", metavar="NAME", help="Only of this workspace.")
 @click.option("--server", metavar="NAME", help="Only of this server.")
 @click.option("--tool", metavar="GLOB", help="Only tools whose advertised name matches.")
+@click.option("--method", metavar="GLOB", help='Only requests whose method matches, such as "resources/*".')
 @click.option("--since", metavar="DURATION", help='Not older than this, such as "2h".')
 @click.option("--denied", is_flag=True, help="Only what was refused.")
 @click.option("-n", "--lines", default=100, show_default=True, help="How many of the last records; 0: all.")
@@ -32,13 +33,14 @@ def audit(
     workspace: str | None,
     server: str | None,
     tool: str | None,
+    method: str | None,
     since: str | None,
     denied: bool,
     lines: int,
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Every call and every change of who may do what.
+    """Every request that went to a server, every refusal, and every change of who may do what.
 
     Reads the files of this home, without the daemon. --json prints one JSON object a line.
     """
@@ -50,6 +52,7 @@ def audit(
             and workspace in (None, row.workspace)
             and server in (None, row.server)
             and (tool is None or fnmatchcase(row.tool, tool))
+            and (method is None or fnmatchcase(row.method, method))
             and (not denied or row.refused)
         )
 
@@ -83,4 +86,5 @@ def _cells(row: AuditRow) -> tuple[object, ...]:
     )
     seconds = f"{row.seconds:.3f}" if row.outcome else ""
     key = row.key or data.get("key", "")
-    return at, row.event, row.workspace, key, row.server, row.tool, row.decision, row.outcome, seconds, why
+    what, where, target = row.method or row.event, row.instance or row.server, row.tool or row.target
+    return at, what, row.workspace, key, where, target, row.decision, row.outcome, seconds, why

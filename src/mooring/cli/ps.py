@@ -11,7 +11,7 @@ from mooring.cli.output import ago, json_option, no_spawn_option, print_json, pr
 from mooring.nouns import InstanceRow
 
 _PROCESS = ("PID", "PROCS", "MEMORY", "UP", "IDLE")
-_COLUMNS = ("SERVER", "VARIANT", "STATE", *_PROCESS, "LEASES", "TOOLS", "WORKSPACES", "REASON")
+_COLUMNS = ("SERVER", "INSTANCE", "STATE", *_PROCESS, "LEASES", "TOOLS", "WORKSPACES", "REASON")
 
 
 @click.command()
@@ -42,7 +42,7 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
     where = row.container or row.pid
     return (
         row.server,
-        f"{row.variant} {row.scope}".strip(),
+        row.instance or f"{row.variant} {row.scope}".rstrip(),
         row.state,
         where,
         row.processes,

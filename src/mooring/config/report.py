@@ -23,6 +23,7 @@ from mooring.config.plan import (
 )
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError
+from mooring.nouns import InstanceKey
 from mooring.nouns_check import AdmissionRow, AgentReport, CheckReport, IssuerRow, MountRow, VariantRow
 
 DIALOGUE_OFF = (
@@ -135,8 +136,9 @@ def _credentials(launch: Launch) -> dict[str, str] | None:
 
 
 def _instance_key(variant: Variant, mount: Mount) -> str:
-    scope = {"shared": "", "workspace": f" w:{mount.workspace}", "session": " s:<session>"}[mount.sharing]
-    return f"{variant.id}@{variant.digest[:12]}{scope}"
+    scope = {"shared": "", "workspace": f"w:{mount.workspace}", "session": ""}[mount.sharing]
+    id = InstanceKey(variant.id, variant.digest, scope).id
+    return f"{id} s:<session>" if mount.sharing == "session" else id
 
 
 def _dialogue(variant: Variant) -> str:

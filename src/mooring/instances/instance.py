@@ -344,9 +344,8 @@ class Instance:
         return None if at is None else time.time() + at - self._means.clock()
 
     def _emit(self, what: str, **data: Any) -> None:
-        data |= {"digest": self.key.digest[:12], "scope": shown(self.key.scope)}
-        server, variant = self.variant.server, self.key.variant
-        self._means.events.emit(Event(f"instance.{what}", time.time(), "", server, variant, "", data))
+        data["variant"] = self.key.variant
+        self._means.events.emit(Event(f"instance.{what}", time.time(), "", self.variant.server, self.key.id, "", data))
 
     def row(self) -> InstanceRow:
         """Its line in ``ps``."""
@@ -362,7 +361,8 @@ class Instance:
             server=self.variant.server,
             variant=self.key.variant,
             state=record.state,
-            scope=shown(self.key.scope),
+            scope=self.key.whom,
+            instance=self.key.id,
             reason=reason,
             pid=launched.pid if launched else None,
             container=launched.container if launched else None,
@@ -377,8 +377,3 @@ class Instance:
             last_error=record.last_error or problem,
             stderr=launched.stderr.text() if launched else record.stderr,
         )
-
-
-def shown(scope: str) -> str:
-    """A scope as people may see it: a session id is not for logs."""
-    return scope[:8] if scope.startswith("s:") else scope

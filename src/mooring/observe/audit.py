@@ -1,4 +1,5 @@
-"""The audit file: one line of JSON for each call and each change of who may do what.
+"""The audit file: one line of JSON for each request that goes to a server, each refusal, and each change of who may do
+what.
 
 A sink of ``observe.events``. ``__call__`` only appends to a queue with a bound; one thread redacts, writes, syncs and
 rotates, about ten times a second at most, so that no call waits for a disk. What was taken before an orderly end is on
@@ -42,15 +43,24 @@ def record(event: Event) -> AuditRow | None:
     """What the audit says of an event; None for what it does not keep. Pure."""
     if event.name.startswith(_IGNORED):
         return None
-    row = AuditRow(event.ts, event.name, event.workspace, event.server, event.instance, event.trace)
     data = event.data
+    row = AuditRow(
+        event.ts,
+        event.name,
+        workspace=event.workspace,
+        server=event.server,
+        instance=event.instance,
+        trace=event.trace,
+    )
     if event.name not in ("call.finished", "policy.denied"):
         return msgspec.structs.replace(row, data=data)
     denied = event.name == "policy.denied"
     return msgspec.structs.replace(
         row,
+        method=data.get("method", ""),
         key=data.get("key", ""),
         tool=data.get("tool", ""),
+        target=data.get("target", ""),
         decision="denied" if denied else data.get("decision", "allowed"),
         reason=data.get("reason", ""),
         outcome="" if denied else data.get("outcome", ""),
@@ -159,7 +169,7 @@ class AuditLog:
         if row is None:
             return b""
         line = _encode(row)
-        if row.arguments is None and not row.data and not row.reason:
+        if row.arguments is None and not row.data and not row.reason and not row.target:
             return line  # names and numbers only
         return self._redact(line.decode()).encode()
 

@@ -1,7 +1,8 @@
 """The events of Mooring and the bus that carries them to sinks. Pure: no clock, no I/O; the emitter gives the time.
 
 Names: ``instance.{starting,ready,stopped,crashed,backoff}``, ``call.finished``, ``list.changed``,
-``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.*``, ``pin.{changed,approved}``,
+``session.{opened,closed}``, ``config.{applied,rejected}``, ``key.*``, ``mount.{added,removed}``,
+``approval.{asked,given,revoked}``, ``pin.{changed,approved}``,
 ``policy.denied``, ``dialogue.{asked,answered,expired}``, ``credentials.sent`` (which keys, to whom), ``egress.denied``,
 ``limits.ignored``, ``export.{failed,recovered}``, ``identity.{failed,recovered}`` (the keys of an issuer).
 """
@@ -15,7 +16,8 @@ import msgspec
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened. ``ts`` epoch seconds. Never holds a secret value."""
+    """One thing that happened. ``ts`` epoch seconds. Never holds a secret value. ``instance``: ``InstanceKey.id``, or
+    the id of the variant where it is about nothing that runs."""
 
     name: str
     ts: float

@@ -59,7 +59,7 @@ def describe(event: Event) -> str:
     """The event's name and whatever it carries, on one line whatever the values hold."""
     instance = event.instance if event.instance != event.server else ""
     common = (("workspace", event.workspace), ("server", event.server), ("instance", instance), ("trace", event.trace))
-    data = ((name, value) for name, value in event.data.items() if name != "digest")  # for programs, not for people
+    data = ((name, value) for name, value in event.data.items() if name != "variant")  # for programs, not for people
     members = (*common, *(_relative(event.ts, name, value) for name, value in data))
     return " ".join((event.name, *(f"{name}={_plain(value)}" for name, value in members if value not in ("", None))))
 

@@ -66,9 +66,12 @@ class Extensions:
         if not self._views.allowed(request.session.principal, route):
             return _UNKNOWN_METHOD
         try:
-            return await self._forward.verbatim(request, route) or _UNKNOWN_METHOD
+            return await self._forward.record.carried(request, route, "", request.params, self._passed(request, route))
         except MooringError as error:
             return refusals.failure(error)
+
+    async def _passed(self, request: Request, route: Route) -> Answer:
+        return await self._forward.verbatim(request, route) or _UNKNOWN_METHOD
 
 
 def _only(view: View) -> Route | None:

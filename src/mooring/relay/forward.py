@@ -17,11 +17,13 @@ from mooring.instances.lease import Lease
 from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey
+from mooring.observe.events import Events
 from mooring.relay import bridge, refusals
 from mooring.relay.exchange import Exchange
 from mooring.relay.levels import Levels, wanted
 from mooring.relay.listener import InstanceListener, SessionListener
 from mooring.relay.parked import Parked
+from mooring.relay.record import Record
 from mooring.relay.rounds import completed
 from mooring.relay.table import Route
 from mooring.relay.views import Views
@@ -85,7 +87,9 @@ def named(request: Request, parts: Mapping[str, bytes | Raw], member: str, route
 class Forward:
     """Carries requests to instances."""
 
-    def __init__(self, views: Views, pool: Pool, watching: Watching, parked: Parked, limits: Limits) -> None:
+    def __init__(
+        self, views: Views, pool: Pool, watching: Watching, parked: Parked, limits: Limits, events: Events
+    ) -> None:
         self._views = views
         self._limits = limits
         self._pool = pool
@@ -96,6 +100,7 @@ class Forward:
         """Remotes that were asked in the legacy era and do not speak it, by variant and digest."""
         self._parked = parked
         self._levels = Levels()
+        self.record = Record(views, self.key, events)
 
     async def __call__(self, request: Request, route: Route, params: bytes) -> Answer:
         """The server's answer in the caller's era. Raises the errors of ``lease``, Crashed and TimedOut."""
@@ -141,15 +146,19 @@ class Forward:
                 lease.connection.notify(method, params)
             lease.release()
 
-    async def reported(self, request: Request, route: Route, params: bytes) -> Answer:
-        """Like calling it within the caller's limits, with failures of Mooring as JSON-RPC errors."""
-        principal = request.session.principal
+    async def reported(self, request: Request, route: Route, params: bytes, target: str) -> Answer:
+        """Like calling it within the caller's limits, with failures of Mooring as JSON-RPC errors, and told: ``target``
+        is the name or URI that the caller used."""
         try:
-            policies = self._views.of(principal).policies
-            with self._limits.entered(principal.workspace, policies):
-                return refusals.fitting(await self(request, route, params), policies)
+            return await self.record.carried(request, route, target, params, self._limited(request, route, params))
         except MooringError as error:
             return refusals.failure(error)
+
+    async def _limited(self, request: Request, route: Route, params: bytes) -> Answer:
+        principal = request.session.principal
+        policies = self._views.of(principal).policies
+        with self._limits.entered(principal.workspace, policies):
+            return refusals.fitting(await self(request, route, params), policies)
 
     async def lease(self, request: Request, route: Route) -> Lease:
         """A lease on the instance that serves this caller; starts it when needed. Raises Unavailable or TimedOut."""

@@ -46,11 +46,11 @@ class Methods:
     ) -> None:
         """See ``Relay``."""
         limits = Limits()
-        forward = Forward(views, pool, watching, parked, limits)
+        forward = Forward(views, pool, watching, parked, limits, events)
         handles = Handles()
         guarded = Guarded(forward, guards) if guards else forward
         self.confirm = Confirm(parked, events)
-        calls = Calls(views, looks, guarded, handles, self.confirm, limits, events, stewards)
+        calls = Calls(views, looks, guarded, handles, self.confirm, limits, forward.record, stewards)
         self.extensions = extensions = Extensions(views, forward, handles)
         resources = Resources(views, looks, forward, subscriptions, watching)
         greetings = Greetings(views, looks, stewards, version)

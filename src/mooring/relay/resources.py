@@ -30,6 +30,7 @@ class Resources:
         self._views = views
         self._looks = looks
         self._forward = forward
+        self._record = forward.record
         self._subscriptions = subscriptions
         self._watching = watching
 
@@ -38,8 +39,8 @@ class Resources:
         uri = _uri(request)
         route = await self._known(request, uri)
         if route is None:
-            return refusals.unknown("resource", uri=uri)
-        answer = await self._forward.reported(request, route, request.params)
+            return self._denied(request, uri)
+        answer = await self._forward.reported(request, route, request.params, uri)
         if answer.result is not None and (uris := links.in_contents(answer.result)):
             self._views.remember(request.session.principal.workspace, uris, route.variant.id)
         return answer
@@ -50,7 +51,7 @@ class Resources:
         if request.era == "modern":
             return refusals.LEGACY_ONLY
         uri = _uri(request)
-        return refusals.unknown("resource", uri=uri) if target is None else await self._watch(request, uri, target)
+        return self._denied(request, uri) if target is None else await self._watch(request, uri, target)
 
     async def unsubscribe(self, request: Request) -> Answer:
         """A legacy session stops watching."""
@@ -60,7 +61,12 @@ class Resources:
         route = self._route(request, uri)
         target = self._subscriptions.target(request.session)
         if route is None or target is None:
-            return refusals.unknown("resource", uri=uri)
+            return self._denied(request, uri)
+        return await self._record.carried(
+            request, route, uri, request.params, self._unwatch(request, uri, route, target)
+        )
+
+    async def _unwatch(self, request: Request, uri: str, route: Route, target: Target) -> Answer:
         self._watching.unwatch(self._forward.key(request, route), uri, target)
         return _DONE
 
@@ -86,9 +92,15 @@ class Resources:
     async def _watch(self, request: Request, uri: str, target: Target) -> Answer:
         route = await self._known(request, uri)
         if route is None:
-            return refusals.unknown("resource", uri=uri)
+            return self._denied(request, uri)
         key = self._forward.key(request, route)
-        return await self._watching.watch(key, uri, target, lambda: self._forward.lease(request, route))
+        work = self._watching.watch(key, uri, target, lambda: self._forward.lease(request, route))
+        return await self._record.carried(request, route, uri, request.params, work)
+
+    def _denied(self, request: Request, uri: str) -> Answer:
+        route, reason = self._views.of(request.session.principal).withheld(uri)
+        self._record.denied(request, uri, route, reason)
+        return refusals.unknown("resource", uri=uri)
 
     async def _known(self, request: Request, uri: str) -> Route | None:
         """The route of a URI; where no list names it, servers that are seen for the first time are waited for."""

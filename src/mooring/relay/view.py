@@ -157,6 +157,14 @@ class View:
                 return route
         return candidates[0] if len(candidates) == 1 else None
 
+    def withheld(self, uri: str) -> tuple[Route | None, str]:
+        """Of a URI without a route: what it would lead to if the caller might, and the reason, for the audit."""
+        for route in filter(None, (self.table.resources.get(uri), self._template(uri), *self._with_resources())):
+            decision = self.decide("call", route)
+            if not decision.allowed:
+                return route, decision.reason
+        return None, "no such resource"
+
     def template(self, template: str) -> Route | None:
         """The route of a URI template as it was listed, or of the URI it covers (completion references)."""
         for route in self.table.template_order:

@@ -6,11 +6,13 @@ store first, then to memory.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
 
 from mooring.config.plan import Launch, Plan, Variant
+from mooring.observe.events import Event, Events
 from mooring.serve.functions import FunctionServer, with_functions
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry
 from mooring.serve.reload import Fingerprints
@@ -23,6 +25,7 @@ class Additions:
     def __init__(
         self,
         store: Store,
+        events: Events,
         secrets: Fingerprints,
         unsupported: Callable[[Launch], str],
         registry: bool,
@@ -32,6 +35,7 @@ class Additions:
         self.trials: dict[str, Variant] = {}
         """What is started before it is mounted."""
         self._store = store
+        self._events = events
         self._secrets = secrets
         self._unsupported = unsupported
         self._registry = registry
@@ -85,11 +89,17 @@ class Additions:
             record=msgspec.json.encode(record).decode(),
             mounted_at=record.mounted_at,
         )
+        self._tell("mount.added", record)
 
     async def drop(self, record: Record) -> None:
         """Forget a mount. Raises StoreError."""
         place = (record.workspace, record.entry_id)
         await self._store.run("drop_mount", lambda: _forget(self._mounts, place), workspace=place[0], entry=place[1])
+        self._tell("mount.removed", record)
+
+    def _tell(self, name: str, record: Record) -> None:
+        data = {"entry": record.entry_id, "prefix": record.prefix, "approval": record.approval}
+        self._events.emit(Event(name, time.time(), record.workspace, record.server, record.variant, data=data))
 
 
 def _forget(mounts: dict[tuple[str, str], Made], place: tuple[str, str]) -> None:

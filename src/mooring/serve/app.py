@@ -122,7 +122,7 @@ class App:
         starter = Starter(self.launchers, secrets, self.logs, redact, self.events)
         self.spares = Spares(starter.launched)
         self.upstream = Upstream(self.spares.launched, self.verdicts, self._listener, self.logs, redact, secrets)
-        self.additions = Additions(store, secrets, unsupported, registry=self.home is not None)
+        self.additions = Additions(store, self.events, secrets, unsupported, registry=self.home is not None)
         self.builtin.functions.offer(REGISTRY, self._registry_connection)
         self.pool: Pool
         self.tasks: Tasks

@@ -21,6 +21,7 @@ from mooring.config.plan import Allowed, Container, Launch, Process, Remote, ref
 from mooring.config.report import command
 from mooring.errors import ConfigError
 from mooring.nouns_registry import ApprovalRow
+from mooring.observe.events import Event, Events
 from mooring.store.base import Store
 
 COMMAND = ""
@@ -80,8 +81,9 @@ def free(wish: Wish, trusted: bool, allowed: Allowed) -> bool:
 class Consent:
     """The approvals, given and asked for."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Store, events: Events, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._events = events
         self._clock = clock
         self._known: dict[str, tuple[Wish, ApprovalRow]] | None = None
 
@@ -108,6 +110,7 @@ class Consent:
         wish, row = await self._find(id)
         row = msgspec.structs.replace(row, approved_at=self._clock())
         await self._put(wish, row)
+        self._tell("approval.given", row)
         return row
 
     async def revoke(self, id: str) -> ApprovalRow:
@@ -115,6 +118,7 @@ class Consent:
         _, row = await self._find(id)
         known = await self._all()
         await self._store.run("drop_approval", lambda: _forget(known, id), id=id)
+        self._tell("approval.revoked", row)
         return row
 
     async def _noted(self, wish: Wish) -> ApprovalRow:
@@ -125,6 +129,7 @@ class Consent:
             )
         row = _row("a_" + base64.b32encode(os.urandom(5)).decode().lower(), wish, self._clock(), None)
         await self._put(wish, row)
+        self._tell("approval.asked", row)
         return row
 
     async def _put(self, wish: Wish, row: ApprovalRow) -> None:
@@ -143,6 +148,10 @@ class Consent:
             asked_at=row.asked_at,
             approved_at=row.approved_at,
         )
+
+    def _tell(self, name: str, row: ApprovalRow) -> None:
+        data = {"approval": row.id, "entry": row.entry_id, "source": row.source, "command": row.command}
+        self._events.emit(Event(name, self._clock(), row.workspace, data=data))
 
     async def _find(self, id: str) -> tuple[Wish, ApprovalRow]:
         known = await self._all()

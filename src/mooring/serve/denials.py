@@ -26,7 +26,7 @@ class Denials:
             if len(peers) < KEPT:
                 peers[event.data["peer"]] = None
         elif event.name == "instance.starting":
-            self._peers.pop(event.instance, None)
+            self._peers.pop(event.data["variant"], None)
 
     def marked(self, rows: Iterable[InstanceRow]) -> list[InstanceRow]:
         """``rows`` with what was refused."""

@@ -48,7 +48,7 @@ class Registry:
 
     def __init__(self, app: App, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.consent = Consent(app.store)
+        self.consent = Consent(app.store, app.events)
         self._app = app
         self._busy: set[tuple[str, str]] = set()
         """(workspace, entry id or prefix) that is being added."""

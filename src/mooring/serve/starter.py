@@ -83,8 +83,8 @@ class Starter:
         from mooring.launch.smcp import handshake  # few servers are of this kind
 
         def sent() -> None:
-            data = {"keys": list(credentials), "digest": key.digest[:12]}
-            self._events.emit(Event("credentials.sent", time.time(), "", variant.server, variant.id, "", data))
+            data = {"keys": list(credentials)}
+            self._events.emit(Event("credentials.sent", time.time(), "", variant.server, key.id, "", data))
 
         return await handshake(
             launched, credentials, server=variant.server, timeouts=variant.timeouts, redact=self._redact, sent=sent
