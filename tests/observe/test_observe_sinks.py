@@ -20,11 +20,15 @@ from mooring.nouns import InstanceRow
 from mooring.observe import sinks
 from mooring.observe.events import Event, Events
 from mooring.observe.redact import MASK, Redactor
-from mooring.observe.sinks import BUCKETS, Metrics, describe, log_sink, open_log
+from mooring.observe.sinks import BUCKETS, MAX_TOOLS, Metrics, Now, describe, log_sink, open_log
 
 
 def call(server: str = "time", outcome: str = "ok", seconds: float = 0.02, workspace: str = "alice") -> Event:
     return Event("call.finished", 1.0, workspace, server, data={"outcome": outcome, "seconds": seconds, "tool": "t"})
+
+
+def called(server: str = "time", workspace: str = "alice", **data: Any) -> Event:
+    return Event("call.finished", 1.0, workspace, server, data={"outcome": "ok", "seconds": 0.1, **data})
 
 
 class TestLog:
@@ -135,7 +139,7 @@ SERIES = re.compile(r'(mooring_[a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*"
 def scraped(metrics: Metrics, *instances: InstanceRow) -> dict[str, float]:
     """Every series of a scrape by name and labels, checking the format of every line and that none comes twice."""
     found: dict[str, float] = {}
-    text = metrics.render(instances)
+    text = metrics.render(Now(instances))
     assert text.endswith("\n")
     for line in text[:-1].split("\n"):
         if line.startswith("# "):
@@ -156,7 +160,7 @@ class TestMetrics:
         metrics = Metrics()
         for event in (call(), call(), call(outcome="error"), call(server="linear"), call(workspace="bob")):
             metrics(event)
-        found = {name: value for name, value in scraped(metrics).items() if "calls_total" in name}
+        found = {name: value for name, value in scraped(metrics).items() if name.startswith("mooring_calls_total")}
         assert found == {
             'mooring_calls_total{workspace="alice",server="time",outcome="ok"}': 2,
             'mooring_calls_total{workspace="alice",server="time",outcome="error"}': 1,
@@ -230,15 +234,75 @@ class TestMetrics:
         found = scraped(metrics)
         assert found['mooring_calls_total{workspace="other",server="other",outcome="other"}'] == 3
         assert found['mooring_call_duration_seconds_count{server="other"}'] == 3
-        assert sum(value for name, value in found.items() if "calls_total" in name) == 5
+        assert sum(value for name, value in found.items() if name.startswith("mooring_calls_total")) == 5
 
-    def test_r22_no_tool_key_or_reason_becomes_a_label(self) -> None:
+    def test_calls_are_counted_by_tool_up_to_a_bound(self) -> None:
+        """One server with ever new tools takes nothing from the others."""
+        metrics = Metrics()
+        for number in range(MAX_TOOLS + 5):
+            metrics(called("busy", tool=f"busy_{number}"))
+        metrics(called("calm", tool="calm_t", outcome="error"))
+        found = {name: value for name, value in scraped(metrics).items() if "tool_calls_total" in name}
+        assert len(found) == MAX_TOOLS + 2
+        assert found['mooring_tool_calls_total{server="busy",tool="busy_0",outcome="ok"}'] == 1
+        assert found['mooring_tool_calls_total{server="busy",tool="other",outcome="ok"}'] == 5
+        assert found['mooring_tool_calls_total{server="calm",tool="calm_t",outcome="error"}'] == 1
+
+    def test_other_requests_are_counted_by_method_and_leave_the_calls_alone(self) -> None:
+        metrics = Metrics()
+        for method in ("resources/read", "resources/read", "vendor/anything", "vendor/else"):
+            metrics(called(method=method, target="x://secret"))
+        found = scraped(metrics)
+        assert found['mooring_requests_total{server="time",method="resources/read",outcome="ok"}'] == 2
+        assert found['mooring_requests_total{server="time",method="other",outcome="ok"}'] == 2
+        assert not any("calls_total" in name or "call_duration" in name for name in found)
+
+    def test_refusals_are_counted_by_what_they_rest_on(self) -> None:
+        metrics = Metrics()
+        for ground in ("rule", "rule", "unknown", "key"):
+            metrics(Event("policy.denied", 1.0, "alice", data={"ground": ground, "reason": "long"}))
+        for error in ("declined", "busy", "crashed"):
+            metrics(called(outcome="failed", error=error))
+        found = {name: value for name, value in scraped(metrics).items() if "denied_total" in name}
+        assert found == {
+            'mooring_denied_total{workspace="alice",reason="rule"}': 2,
+            'mooring_denied_total{workspace="alice",reason="unknown"}': 1,
+            'mooring_denied_total{workspace="alice",reason="key"}': 1,
+            'mooring_denied_total{workspace="alice",reason="declined"}': 1,
+            'mooring_denied_total{workspace="alice",reason="busy"}': 1,
+        }
+
+    def test_what_waits_at_this_moment_is_shown(self) -> None:
+        rows = (
+            InstanceRow("a", "a", "starting", reason="queue"),
+            InstanceRow("b", "b", "starting", reason="initialize"),
+            InstanceRow("c", "c", "ready", leases=3),
+        )
+        text = Metrics().render(Now(rows, waiting=4, parked=2, audit_lost=1, audit_waiting=7))
+        shown = {
+            "starts_queued 1",
+            "leases 3",
+            "calls_waiting 4",
+            "calls_parked 2",
+            "audit_lost_total 1",
+            "audit_waiting 7",
+        }
+        assert {f"mooring_{line}" for line in shown} <= set(text.splitlines())
+
+    def test_the_time_until_a_server_is_ready_is_a_histogram(self) -> None:
+        metrics = Metrics()
+        metrics(Event("instance.ready", 1.0, server="time", data={"seconds": 0.3}))
+        found = scraped(metrics)
+        assert found['mooring_instance_start_seconds_bucket{server="time",le="0.25"}'] == 0
+        assert found['mooring_instance_start_seconds_bucket{server="time",le="0.5"}'] == 1
+
+    def test_r22_no_key_or_reason_becomes_a_label(self) -> None:
         """R22: status shows no values."""
         metrics = Metrics()
-        data: dict[str, Any] = {"tool": "t-secret", "key": "k_secret", "reason": "r-secret", "outcome": "ok"}
+        data: dict[str, Any] = {"tool": "t", "target": "u-secret", "key": "k_secret", "reason": "r-secret"}
         for name in ("call.finished", "policy.denied", "key.refused", "instance.crashed", "session.opened"):
             metrics(Event(name, 1.0, "alice", "time", "i-secret", "x-secret", data))
-        assert "secret" not in metrics.render([])
+        assert "secret" not in metrics.render(Now())
 
     def test_an_event_costs_about_a_microsecond(self) -> None:
         events, event = Events((log_sink, Metrics())), call()

@@ -85,6 +85,7 @@ async def test_what_does_not_exist_is_told_as_a_refusal(method: str, params: dic
     async with benched({"a": offering()}) as bench:
         event = await last(bench, bench.session(), method, params)
         assert (event.name, event.data["reason"], event.server) == ("policy.denied", reason, "")
+        assert event.data["ground"] == "unknown"
 
 
 async def test_an_uri_that_is_nobodys_is_told_as_a_refusal() -> None:

@@ -47,16 +47,23 @@ class About(msgspec.Struct, frozen=True):
     """Why nobody may have it now, whatever the rules say."""
 
 
+Ground = Literal["", "unknown", "unapproved", "key", "rule", "declined"]
+"""What a refusal rests on: nothing of that name; a definition that waits for approval; the caller's key; a rule of the
+configuration; a person."""
+
+
 class Decision(msgspec.Struct, frozen=True):
-    """Allowed or not, and why; ``confirm``: a person has to agree to each call."""
+    """Allowed or not, and why; ``confirm``: a person has to agree to each call. ``ground`` is "" when allowed."""
 
     allowed: bool
     reason: str
     confirm: bool = False
+    ground: Ground = ""
 
 
 ALLOWED = Decision(True, "granted")
 CONFIRM = Decision(True, "granted after a person agreed", confirm=True)
+DISAGREED = Decision(False, "a person did not agree", ground="declined")
 
 
 def matches(name: str, globs: Iterable[str]) -> bool:
@@ -71,17 +78,23 @@ def offered(upstream: str, *rules: ToolRules) -> bool:
 
 def decide(principal: Principal, scope: Scope, about: About, policies: Iterable[Policy] = ()) -> Decision:
     """Whether ``principal`` may list or call it."""
-    refusal = about.blocked or held_back(principal, scope, about.variant, about.kind, about.advertised)
-    if refusal:
-        return Decision(False, refusal)
+    if about.blocked:
+        return Decision(False, about.blocked, ground="unapproved")
+    if refusal := held_back(principal, scope, about.variant, about.kind, about.advertised):
+        return Decision(False, refusal, ground="key")
     confirm = about.confirm
     for policy in policies:
         if (number := _first(policy.deny, about)) is not None:
-            return Decision(False, f"deny[{number}] of {policy.name}")
+            return Decision(False, f"deny[{number}] of {policy.name}", ground="rule")
         if policy.allow and _first(policy.allow, about) is None:
-            return Decision(False, f"no allow rule of {policy.name} covers it")
+            return Decision(False, f"no allow rule of {policy.name} covers it", ground="rule")
         confirm = confirm or _first(policy.confirm, about) is not None
     return CONFIRM if confirm and about.kind == "tool" else ALLOWED
+
+
+def unknown(what: str) -> Decision:
+    """There is none."""
+    return Decision(False, f"no such {what}", ground="unknown")
 
 
 def held_back(principal: Principal, scope: Scope, variant: str, kind: str, advertised: str) -> str:

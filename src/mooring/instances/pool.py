@@ -179,6 +179,11 @@ class Pool:
         for instance in [instance for key, instance in self._instances.items() if key.scope == scope]:
             instance.dismiss("what it was started for is over")
 
+    @property
+    def waiting(self) -> int:
+        """Those who wait for a start."""
+        return sum(instance.waiting for instance in self._instances.values())
+
     def rows(self) -> list[InstanceRow]:
         """All instances as ``ps`` shows them, ordered by key."""
         return [self._instances[key].row() for key in sorted(self._instances)]

@@ -12,6 +12,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any, get_args
 
+import msgspec
+
 from mooring.nouns import InstanceRow, State
 from mooring.observe.events import Event
 
@@ -108,18 +110,57 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 """Upper bounds of the call duration histogram, in seconds."""
 MAX_SERIES = 4096
 """Label sets of one metric; further ones are counted together as "other"."""
+MAX_TOOLS = 200
+"""Tools of one server with a series of their own; further ones are counted together as "other"."""
+METHODS = frozenset(
+    (
+        "prompts/get",
+        "completion/complete",
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "subscriptions/listen",
+        "tasks/get",
+        "tasks/result",
+        "tasks/update",
+        "tasks/cancel",
+    )
+)
+"""Requests, besides ``tools/call``, with series of their own; whatever else a client asks is "other"."""
+_DENYING = frozenset(("declined", "unconfirmed", "refused", "busy"))
+"""Kinds of failures that are decisions of Mooring; ``refused`` is a definition that changed before the first call."""
 
+QUEUE = "queue"
+"""The reason of an instance that is to start once others have."""
 Labels = tuple[str, ...]
+Durations = dict[str, list[float]]
+"""By server: a count for each bucket and one above, then the sum of seconds."""
+
+
+class Now(msgspec.Struct, frozen=True):
+    """What is looked up when somebody scrapes."""
+
+    instances: tuple[InstanceRow, ...] = ()
+    waiting: int = 0
+    """Requests that wait for a start."""
+    parked: int = 0
+    """Calls that wait for their user's answer."""
+    audit_lost: int = 0
+    audit_waiting: int = 0
 
 
 class Metrics:
     """A sink that counts, and ``render`` for the scraper. A call costs about a microsecond. Labels are names from the
-    configuration and fixed words; never a tool, a session or a key."""
+    configuration, fixed words and, up to a bound, names of tools; never a session, a key or a URI."""
 
     def __init__(self) -> None:
         self._calls: dict[Labels, int] = {}
-        self._durations: dict[str, list[float]] = {}
-        """By server: a count for each bucket and one above, then the sum of seconds."""
+        self._tools: dict[Labels, int] = {}
+        self._named: dict[str, set[str]] = {}
+        """By server: the tools that have series of their own."""
+        self._requests: dict[Labels, int] = {}
+        self._durations: Durations = {}
+        self._starting: Durations = {}
         self._starts: dict[Labels, int] = {}
         self._crashes: dict[Labels, int] = {}
         self._denied: dict[Labels, int] = {}
@@ -130,10 +171,11 @@ class Metrics:
         self._handlers: dict[str, Callable[[Event], None]] = {
             "call.finished": self._call_finished,
             "instance.starting": lambda event: _count(self._starts, (event.server,)),
+            "instance.ready": lambda event: _observe(self._starting, event.server, event.data.get("seconds", 0.0)),
             "instance.crashed": lambda event: _count(self._crashes, (event.server,)),
             "session.opened": lambda event: self._session(1),
             "session.closed": lambda event: self._session(-1),
-            "policy.denied": lambda event: _count(self._denied, (event.workspace,)),
+            "policy.denied": lambda event: _count(self._denied, (event.workspace, event.data.get("ground", "rule"))),
             "dialogue.answered": self._answered,
             "dialogue.expired": lambda event: _count(self._asked, (event.workspace, "expired")),
             "pin.changed": lambda event: _count(self._pins, (event.server,)),
@@ -153,39 +195,57 @@ class Metrics:
             _count(self._starts, (server,), 0)
             _count(self._crashes, (server,), 0)
 
-    def render(self, instances: Iterable[InstanceRow], audit_lost: int = 0, audit_waiting: int = 0) -> str:
-        """All metrics in the Prometheus text format 0.0.4; ``instances`` are those of this moment."""
+    def render(self, now: Now) -> str:
+        """All metrics in the Prometheus text format 0.0.4."""
         states = dict.fromkeys(((state,) for state in get_args(State)), 0)
-        for row in instances:
+        for row in now.instances:
             states[(row.state,)] += 1
+        queued = sum(row.state == "starting" and row.reason == QUEUE for row in now.instances)
+        leases = sum(row.leases for row in now.instances)
         lines = [
             *_family("calls_total", "counter", "Calls answered.", ("workspace", "server", "outcome"), self._calls),
-            *self._histogram(),
+            *_family("tool_calls_total", "counter", "Calls by tool.", ("server", "tool", "outcome"), self._tools),
+            *_family("requests_total", "counter", "Other requests.", ("server", "method", "outcome"), self._requests),
+            *_histogram("call_duration_seconds", "How long calls took, from lease to answer.", self._durations),
+            *_histogram("instance_start_seconds", "From the start of a server until it is ready.", self._starting),
+            *_family("leases", "gauge", "What pins instances: calls under way, watched resources.", (), {(): leases}),
+            *_family("calls_waiting", "gauge", "Requests that wait for a start.", (), {(): now.waiting}),
+            *_family("calls_parked", "gauge", "Calls that wait for their user's answer.", (), {(): now.parked}),
+            *_family("starts_queued", "gauge", "Starts that wait for others, or for room.", (), {(): queued}),
             *_family("instances", "gauge", "Instances by state.", ("state",), states),
             *_family("instance_starts_total", "counter", "Starts begun.", ("server",), self._starts),
             *_family("instance_crashes_total", "counter", "Instances that ended unasked.", ("server",), self._crashes),
-            *_family("denied_total", "counter", "Calls refused by policy.", ("workspace",), self._denied),
+            *_family("denied_total", "counter", "Requests refused.", ("workspace", "reason"), self._denied),
             *_family("call_bytes_total", "counter", "Bytes of calls.", ("server", "direction"), self._bytes),
             *_family("confirmations_total", "counter", "What people answered.", ("workspace", "answer"), self._asked),
             *_family("pin_changes_total", "counter", "Tools that changed.", ("server",), self._pins),
-            *_family("audit_lost_total", "counter", "Records that could not be kept.", (), {(): audit_lost}),
-            *_family("audit_waiting", "gauge", "Records not on disk yet.", (), {(): audit_waiting}),
+            *_family("audit_lost_total", "counter", "Records that could not be kept.", (), {(): now.audit_lost}),
+            *_family("audit_waiting", "gauge", "Records not on disk yet.", (), {(): now.audit_waiting}),
             *_family("sessions", "gauge", "Open client sessions.", (), {(): self._sessions}),
         ]
         return "\n".join(lines) + "\n"
 
     def _call_finished(self, event: Event) -> None:
-        data = event.data
-        _count(self._calls, (event.workspace, event.server, data.get("outcome", "ok")))
-        durations = self._durations.get(event.server)
-        if durations is None:
-            server = event.server if len(self._durations) < MAX_SERIES else "other"
-            durations = self._durations.setdefault(server, [0] * (len(BUCKETS) + 1) + [0.0])
-        _count(self._bytes, (event.server, "sent"), data.get("sent", 0))
-        _count(self._bytes, (event.server, "received"), data.get("received", 0))
-        seconds = data.get("seconds", 0.0)
-        durations[bisect_left(BUCKETS, seconds)] += 1
-        durations[-1] += seconds
+        data, server = event.data, event.server
+        outcome, method = data.get("outcome", "ok"), data.get("method", "tools/call")
+        if data.get("error") in _DENYING:
+            _count(self._denied, (event.workspace, data["error"]))
+        if method != "tools/call":
+            _count(self._requests, (server, method if method in METHODS else "other", outcome))
+            return
+        _count(self._calls, (event.workspace, server, outcome))
+        _count(self._tools, (server, self._tool(server, data.get("tool", "")), outcome))
+        _count(self._bytes, (server, "sent"), data.get("sent", 0))
+        _count(self._bytes, (server, "received"), data.get("received", 0))
+        _observe(self._durations, server, data.get("seconds", 0.0))
+
+    def _tool(self, server: str, tool: str) -> str:
+        named = self._named.setdefault(server, set())
+        if tool not in named:
+            if len(named) >= MAX_TOOLS:
+                return "other"
+            named.add(tool)
+        return tool
 
     def _answered(self, event: Event) -> None:
         action = event.data.get("action")
@@ -195,17 +255,28 @@ class Metrics:
     def _session(self, change: int) -> None:
         self._sessions += change
 
-    def _histogram(self) -> Iterable[str]:
-        name = "mooring_call_duration_seconds"
-        yield f"# HELP {name} How long calls took, from lease to answer."
-        yield f"# TYPE {name} histogram"
-        for server, durations in sorted(self._durations.items()):
-            label, total = f'server="{_escaped(server)}"', 0
-            for bound, count in zip((*BUCKETS, "+Inf"), durations, strict=False):
-                total += int(count)
-                yield f'{name}_bucket{{{label},le="{bound}"}} {total}'
-            yield f"{name}_sum{{{label}}} {durations[-1]:.6f}"
-            yield f"{name}_count{{{label}}} {total}"
+
+def _observe(durations: Durations, server: str, seconds: float) -> None:
+    """Add to the histogram of one server."""
+    found = durations.get(server)
+    if found is None:
+        server = server if len(durations) < MAX_SERIES else "other"
+        found = durations.setdefault(server, [0] * (len(BUCKETS) + 1) + [0.0])
+    found[bisect_left(BUCKETS, seconds)] += 1
+    found[-1] += seconds
+
+
+def _histogram(name: str, meaning: str, servers: Durations) -> Iterable[str]:
+    """One histogram with a series for each server."""
+    yield f"# HELP mooring_{name} {meaning}"
+    yield f"# TYPE mooring_{name} histogram"
+    for server, durations in sorted(servers.items()):
+        label, total = f'server="{_escaped(server)}"', 0
+        for bound, count in zip((*BUCKETS, "+Inf"), durations, strict=False):
+            total += int(count)
+            yield f'mooring_{name}_bucket{{{label},le="{bound}"}} {total}'
+        yield f"mooring_{name}_sum{{{label}}} {durations[-1]:.6f}"
+        yield f"mooring_{name}_count{{{label}}} {total}"
 
 
 def _count(series: dict[Labels, int], labels: Labels, by: int = 1) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 
 from mooring.access.limits import Limits
-from mooring.access.policy import Decision, held_back
+from mooring.access.policy import DISAGREED, Decision, held_back, unknown
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.relay import handles, links, refusals
@@ -27,7 +27,7 @@ from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
 
-_UNKNOWN = Decision(False, "no such tool")
+_UNKNOWN, _NO_PROMPT = unknown("tool"), unknown("prompt")
 
 
 class Calls:
@@ -67,7 +67,7 @@ class Calls:
             return refusals.tool_failure(error, request.era)
         decision = _UNKNOWN if route is None else self._views.of(principal).for_call(route)
         if route is None or not decision.allowed:
-            self._record.denied(request, name, route, decision.reason)
+            self._record.denied(request, name, route, decision)
             return refusals.unknown_tool(request.era)
         if route.marks and request.era == "modern" and request.headers:
             mismatch = disagreement(route.marks, request.params, request.headers)
@@ -90,7 +90,7 @@ class Calls:
 
         answer = await steward.attended(request, route, decision.confirm, proceed)
         if not carried:
-            self._record.denied(request, route.advertised, route, "a person did not agree")
+            self._record.denied(request, route.advertised, route, DISAGREED)
         return answer
 
     async def _carried(
@@ -109,8 +109,9 @@ class Calls:
             route = await self._prompt(request.session.principal, name)
         except MooringError as error:
             return refusals.failure(error)
-        if (reason := self._withheld(request.session.principal, route, "prompt")) or route is None:
-            self._record.denied(request, name, route, reason)
+        decision = self._decision(request.session.principal, route)
+        if route is None or not decision.allowed:
+            self._record.denied(request, name, route, decision)
             return refusals.unknown("prompt")
         return await self._forward.reported(request, route, named(request, parts, "name", route), name)
 
@@ -125,9 +126,10 @@ class Calls:
             route = await (self._prompt(principal, target) if of_prompt else self._template(principal, target))
         except MooringError as error:
             return refusals.failure(error)
-        if (reason := self._withheld(principal, route, "prompt")) or route is None:
-            known = (route, reason) if of_prompt else self._views.of(principal).withheld(target)
-            self._record.denied(request, target, *known)
+        decision = self._decision(principal, route)
+        if route is None or not decision.allowed:
+            why = (route, decision) if of_prompt else self._views.of(principal).withheld(target)
+            self._record.denied(request, target, *why)
             return refusals.unknown("prompt or resource")
         params = request.params
         if "name" in reference and route.advertised != route.upstream:
@@ -169,12 +171,8 @@ class Calls:
         await self._looks.needed(mount.variant)
         return True
 
-    def _withheld(self, principal: Principal, route: Route | None, what: str) -> str:
-        """Why a caller does not get it; "" when they do."""
-        decision = None if route is None else self._views.of(principal).decide("call", route)
-        if decision is None:
-            return f"no such {what}"
-        return "" if decision.allowed else decision.reason
+    def _decision(self, principal: Principal, route: Route | None) -> Decision:
+        return _NO_PROMPT if route is None else self._views.of(principal).decide("call", route)
 
     async def _guarded(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
         """Within what the caller's policies allow. Raises Busy, Unconfirmed, Declined and what a forward raises."""

@@ -122,6 +122,9 @@ class Parked:
         self._tasks = tasks
         self._calls: dict[str, ParkedCall] = {}
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     async def run(self, request: Request, carry: Carry) -> Answer:
         """Carry a modern request, or resume the one it is the retry of. Raises what ``carry`` raises."""
         parts = jsonrpc.members(request.params)

@@ -50,11 +50,10 @@ class Record:
         self._key = key
         self._events = events
 
-    def denied(self, request: Request, target: str, route: Route | None, reason: str) -> None:
-        """It was refused by what is configured, or names nothing: ``reason`` is for the audit only. ``target``: name or
-        URI as the caller wrote it."""
+    def denied(self, request: Request, target: str, route: Route | None, decision: Decision) -> None:
+        """It was refused, or names nothing. ``target``: name or URI as the caller wrote it."""
         server, variant = ("", "") if route is None else (route.mount.server, route.variant.id)
-        data = {**self._about(request, target), "reason": reason}
+        data = {**self._about(request, target), "reason": decision.reason, "ground": decision.ground}
         workspace = request.session.principal.workspace
         trace = self._traced(request, data)
         self._events.emit(Event("policy.denied", time.time(), workspace, server, variant, trace, data))

@@ -98,8 +98,7 @@ class Resources:
         return await self._record.carried(request, route, uri, request.params, work)
 
     def _denied(self, request: Request, uri: str) -> Answer:
-        route, reason = self._views.of(request.session.principal).withheld(uri)
-        self._record.denied(request, uri, route, reason)
+        self._record.denied(request, uri, *self._views.of(request.session.principal).withheld(uri))
         return refusals.unknown("resource", uri=uri)
 
     async def _known(self, request: Request, uri: str) -> Route | None:

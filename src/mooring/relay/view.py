@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from mooring.access.policy import Decision, decide
+from mooring.access.policy import Decision, decide, unknown
 from mooring.config.plan import Policy
 from mooring.nouns import Caching, Era, Listing, Principal, Scope
 from mooring.relay.table import Route, Table, literal_prefix
@@ -157,13 +157,13 @@ class View:
                 return route
         return candidates[0] if len(candidates) == 1 else None
 
-    def withheld(self, uri: str) -> tuple[Route | None, str]:
-        """Of a URI without a route: what it would lead to if the caller might, and the reason, for the audit."""
+    def withheld(self, uri: str) -> tuple[Route | None, Decision]:
+        """Of a URI without a route: what it would lead to if the caller might, and why it does not."""
         for route in filter(None, (self.table.resources.get(uri), self._template(uri), *self._with_resources())):
             decision = self.decide("call", route)
             if not decision.allowed:
-                return route, decision.reason
-        return None, "no such resource"
+                return route, decision
+        return None, unknown("resource")
 
     def template(self, template: str) -> Route | None:
         """The route of a URI template as it was listed, or of the URI it covers (completion references)."""

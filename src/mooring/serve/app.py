@@ -128,6 +128,7 @@ class App:
         self.tasks: Tasks
         self.looks: FirstLooks
         self.watching: Watching
+        self.parked: Parked
         self.relay: Relay
         self._gateway = Gateway()
         """As it was at boot: what of it needs a restart still holds."""
@@ -162,6 +163,7 @@ class App:
         self.tasks = tasks = await stack.enter_async_context(Tasks())
         self.looks = FirstLooks(self.pool, self.listings, self.views, tasks, plan.gateway.max_instances)
         self.watching = Watching(tasks)
+        self.parked = Parked(tasks)
         stack.callback(self.subscriptions.close)
         self.relay = Relay(
             self.views,
@@ -169,7 +171,7 @@ class App:
             self.looks,
             self.subscriptions,
             self.watching,
-            Parked(tasks),
+            self.parked,
             self.events,
             __version__,
             self._guards,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mooring.config.plan import Gateway, Plan
 from mooring.errors import MooringError
 from mooring.nouns import Principal
-from mooring.observe.sinks import CONTENT_TYPE
+from mooring.observe.sinks import CONTENT_TYPE, Now
 from mooring.wire import jsonrpc
 from mooring.wire.headers import Hosts
 from mooring.wire.http import HttpServer
@@ -65,7 +65,8 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
 
 def _measured(app: App) -> str:
     audit = app.audit
-    return app.metrics.render(app.pool.rows(), audit.lost if audit else 0, audit.waiting if audit else 0)
+    lost, unwritten = (audit.lost, audit.waiting) if audit else (0, 0)
+    return app.metrics.render(Now(tuple(app.pool.rows()), app.pool.waiting, len(app.parked), lost, unwritten))
 
 
 def _open(principal: Principal, plan: Plan) -> bool:
