@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mooring.config.plan import Audit, Plan, Policy, Rate, Rule
+from mooring.config.plan import Audit, Plan, Policy, Rate, Rule, Telemetry
 from mooring.errors import ConfigError
 
 Planned = Callable[..., Plan]
@@ -53,3 +53,12 @@ def test_audit_settings_reach_the_plan(planned: Planned) -> None:
     assert planned(SERVERS).audit == Audit()
     with pytest.raises(ConfigError, match="no server"):
         planned("[audit]\narguments = [{ server = 'gti' }]\n" + SERVERS)
+
+
+def test_what_a_collector_is_sent_reaches_the_plan_and_nothing_is_the_default(planned: Planned) -> None:
+    assert planned(SERVERS).telemetry is None
+    assert planned(SERVERS + "[telemetry]\n").telemetry == Telemetry()
+    written = '[telemetry]\nendpoint = "https://otel.example/"\nmetrics = false\n'
+    assert planned(SERVERS + written).telemetry == Telemetry("https://otel.example", metrics=False)
+    with pytest.raises(ConfigError, match="http://"):
+        planned(SERVERS + '[telemetry]\nendpoint = "otel:4318"\n')

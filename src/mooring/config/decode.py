@@ -18,7 +18,7 @@ from mooring.config.schema_agents import Agent, AgentPool, Grant, Layer, MountTa
 from mooring.config.schema_base import Kwarg, Path, Table
 from mooring.config.schema_catalog import Catalog, CatalogSource, Plugins
 from mooring.config.schema_identity import Issuer
-from mooring.config.schema_policy import Audit
+from mooring.config.schema_policy import Audit, Telemetry
 from mooring.config.schema_servers import SERVER_KINDS, AnyServer, CommandServer, ImageServer, PluginServer, Sandbox
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ def config(tables: dict[str, Any]) -> Config:
         teams=_named(tables, "teams", _layer(Team), names.plain_fault),
         agents=_named(tables, "agents", _layer(Agent), names.plain_fault),
         litellm=_table(tables["litellm"], LiteLLM, ("litellm",)) if "litellm" in tables else None,
+        telemetry=_table(tables["telemetry"], Telemetry, ("telemetry",)) if "telemetry" in tables else None,
     )
 
 

@@ -365,6 +365,15 @@ class Allowed(msgspec.Struct, frozen=True):
     """Whole argvs."""
 
 
+class Telemetry(msgspec.Struct, frozen=True):
+    """What an OpenTelemetry collector is sent."""
+
+    endpoint: str = ""
+    """Without a slash at its end; "": where the standard variables say."""
+    traces: bool = True
+    metrics: bool = True
+
+
 class LiteLLM(msgspec.Struct, frozen=True):
     """A LiteLLM proxy to keep in step with the workspaces."""
 
@@ -421,6 +430,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Every file read, absolute, in order."""
     audit: Audit = Audit()
     litellm: LiteLLM | None = None
+    telemetry: Telemetry | None = None
     agents: dict[str, Agent] = {}
     """By workspace."""
     teams: dict[str, tuple[str, ...]] = {}

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from mooring.config import names, plan
 from mooring.config.fault import Fault
 from mooring.config.schema_base import Path
-from mooring.config.schema_policy import Audit, Policy, Rule
+from mooring.config.schema_policy import Audit, Policy, Rule, Telemetry
 
 
 def policy(written: Policy, name: str, servers: Iterable[str], path: Path) -> plan.Policy:
@@ -31,6 +31,11 @@ def audit(written: Audit, servers: Iterable[str]) -> plan.Audit:
     """What is recorded. Raises Fault."""
     arguments = rules(written.arguments, servers, ("audit", "arguments"))
     return plan.Audit(written.enabled, arguments, written.max_bytes, written.files)
+
+
+def telemetry(written: Telemetry | None) -> plan.Telemetry | None:
+    """What a collector is sent."""
+    return written and plan.Telemetry(written.endpoint.rstrip("/"), written.traces, written.metrics)
 
 
 def rules(written: Iterable[Rule], servers: Iterable[str], path: Path) -> tuple[plan.Rule, ...]:

@@ -77,6 +77,7 @@ _SECTIONS: tuple[tuple[str, str, type[msgspec.Struct]], ...] = (
     ("[teams.NAME]", "", schema_agents.Team),
     ("[agents.NAME]", "", schema_agents.Agent),
     ("[litellm]", "", schema.LiteLLM),
+    ("[telemetry]", "", schema_policy.Telemetry),
 )
 
 

@@ -99,6 +99,7 @@ class Resolver:
             files=self.loaded.files,
             audit=policies.audit(self.config.audit, self.config.mcp_servers),
             litellm=litellm,
+            telemetry=policies.telemetry(self.config.telemetry),
             agents=agents,
             teams=teams,
             identity=identity,

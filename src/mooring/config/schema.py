@@ -17,7 +17,7 @@ from mooring.config.schema_agents import Agent, AgentPool, Layer, Team
 from mooring.config.schema_base import Count, Kwarg, Path, Table, dotted
 from mooring.config.schema_catalog import Catalog, Plugins
 from mooring.config.schema_identity import Issuer
-from mooring.config.schema_policy import Audit, Policy
+from mooring.config.schema_policy import Audit, Policy, Telemetry
 from mooring.config.schema_servers import AnyServer, Secret
 from mooring.errors import ConfigError
 
@@ -114,6 +114,8 @@ class Config(Table, frozen=True, kw_only=True):
     """Agents."""
     litellm: LiteLLM | None = None
     """A LiteLLM proxy to keep in step."""
+    telemetry: Telemetry | None = None
+    """A collector of traces and metrics."""
 
 
 class Session(msgspec.Struct, frozen=True):

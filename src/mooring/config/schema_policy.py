@@ -1,4 +1,6 @@
-"""The tables of what may be done and what is recorded: policies and ``[audit]``. Pure; see ``config.schema``."""
+"""The tables of what may be done, what is recorded and what is sent: policies, ``[audit]``, ``[telemetry]``. Pure; see
+``config.schema``.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +63,20 @@ class Audit(Table, frozen=True, kw_only=True):
     """Size at which a file is put aside."""
     files: Annotated[int, msgspec.Meta(ge=1, le=999)] = 10
     """Files that are kept, the current one included."""
+
+
+class Telemetry(Table, frozen=True, kw_only=True):
+    """What an OpenTelemetry collector is sent, over OTLP/HTTP; needs `pip install 'mooring[otel]'`. Without this table
+    nothing is sent. The standard variables of the daemon's environment hold for the rest, such as
+    `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and `OTEL_METRIC_EXPORT_INTERVAL`."""
+
+    endpoint: str = ""
+    """Such as `http://127.0.0.1:4318`; without it `OTEL_EXPORTER_OTLP_ENDPOINT` says, else `http://localhost:4318`."""
+    traces: bool = True
+    """A span for each request to a server, and for each refusal."""
+    metrics: bool = True
+    """Requests, errors, durations, instances and starts."""
+
+    def __post_init__(self) -> None:
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError("endpoint needs to begin with http:// or https://")

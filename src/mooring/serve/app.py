@@ -20,7 +20,7 @@ from mooring.access.keys import Keys
 from mooring.access.login import Login
 from mooring.access.pins import Pins
 from mooring.config.names import prefix_of
-from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Variant
+from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Telemetry, Variant
 from mooring.errors import ConfigError, Unavailable
 from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from mooring.config.secrets import Secrets
     from mooring.export.base import Offer
     from mooring.export.litellm import LiteLLM
+    from mooring.observe.otel import Otel
     from mooring.serve.registry import Registry
     from mooring.serve.verbs import Verbs
 
@@ -109,6 +110,8 @@ class App:
         """None for the library, which has no place for it."""
         if self.audit:
             self.events.sinks += (self.audit,)
+        self.telemetry: Otel | None = None
+        """What sends traces and metrics to a collector, where there is one."""
         self.launchers: dict[str, Launcher] = collected.by_kind()
         self.plugin_problems = collected.problems
         self.keys = Keys(store, self.events)
@@ -140,6 +143,7 @@ class App:
         """Open what has tasks; ``stack`` ends it."""
         if self.audit:
             await stack.enter_async_context(self.audit)
+        stack.push_async_callback(self._untold)
         self.keys.load()
         self.pins.load()
         plan = self._resolved
@@ -306,6 +310,8 @@ class App:
         )
         if self.audit:
             self.audit.settings = self.plan.audit
+        if self.plan.telemetry != before.telemetry and self.home:
+            self._telemeter(self.plan.telemetry)
         self.watching.apply(self.plan)
         self.pool.apply(self.plan.variants)
         if self._looking:
@@ -313,6 +319,25 @@ class App:
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
             applied(self.plan)
+
+    def _telemeter(self, wanted: Telemetry | None) -> None:
+        """What a collector is sent from now on."""
+        if self.telemetry is not None:
+            self.telemetry.end()
+        others = tuple(sink for sink in self.events.sinks if sink is not self.telemetry)
+        self.telemetry = None
+        if wanted is not None:
+            from mooring.observe.otel import Otel  # who sends nothing does without it
+
+            ready = ((row.instance, row.server) for row in self.pool.rows() if row.state == "ready")
+            self.telemetry = Otel(wanted, ready)
+        self.events.sinks = others if self.telemetry is None else (*others, self.telemetry)
+
+    async def _untold(self) -> None:
+        """Let the collector have the rest."""
+        if self.telemetry is not None:
+            self.telemetry.end()
+            await self.telemetry.ended()
 
     def _report(self, name: str, variant: Variant, data: dict[str, Any]) -> None:
         """What a launcher has to say of a server that runs: for the event sinks, and for the server's own log."""
