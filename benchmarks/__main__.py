@@ -18,7 +18,7 @@ from typing import Any
 import uvloop
 
 from benchmarks import costs, guard, report, resources
-from benchmarks.peers import PEERS
+from benchmarks.peers import PEERS, Mooring
 from benchmarks.turns import Effort
 
 SUITES = {
@@ -69,6 +69,7 @@ async def measure(names: list[str], peers: list[str], effort: Effort) -> dict[st
             "load": round(os.getloadavg()[0], 1),
             "rounds": effort.rounds,
         },
+        "mooring": Mooring.on if Mooring.name in peers else "",
         "about": {name: SUITES[name].__doc__ for name in names},
         "invalid": report.invalid(suites),
         "suites": suites,

@@ -121,19 +121,40 @@ class RawRelay(Peer):
         return [sys.executable, str(HERE / "reference" / "raw_relay.py"), str(self.port), str(self.config)]
 
 
+GUARDED = """pins = "report"
+
+[audit]
+enabled = true
+"""
+POLICY = """[workspaces.{}.policy]
+allow = [{{ server = "s*" }}]
+deny = [{{ tool = "forbidden*" }}, {{ tool = "drop*", destructive = true }}]
+confirm = [{{ tool = "delete*", read_only = false }}]
+rate = {{ calls = 10_000_000, per = "1s" }}
+concurrency = 100_000
+max_result = 100_000_000
+"""
+"""Everything has to be looked at, nothing is refused."""
+
+
 class Mooring(Peer):
-    """The product as shipped: two workspaces, keys, event sinks and /metrics on."""
+    """The product as shipped, with everything on that may stand in the way of a call."""
 
     name, modern = "mooring", True
+    on = (
+        "two workspaces, keys, audit, pins, /metrics, and for each workspace a policy: rules by server, by tool and by "
+        "annotation, confirmation for some tools, a rate, a limit of calls at the same time, a limit for results"
+    )
+    """What is on, for the head of a result; ``GUARDED`` and ``POLICY`` turn it on."""
     program = str(Path(sys.executable).parent / "mooring")
 
     def prepare(self) -> None:
         """Make a key in a first life without servers, then write the whole configuration."""
         self.variables = {"MOORING_HOME": str(self.folder)}
-        workspaces = '[workspaces.a]\nmcp_servers = ["*"]\n\n[workspaces.b]\nmcp_servers = ["*"]\n'
-        gateway = f'[gateway]\nlisten = ["127.0.0.1:{self.port}"]\npublic_url = "http://127.0.0.1:{self.port}"\n\n'
+        url = f"http://127.0.0.1:{self.port}"
+        gateway = f'[gateway]\nlisten = ["127.0.0.1:{self.port}"]\npublic_url = "{url}"\n{GUARDED}\n'
         file = self.folder / "mooring.toml"
-        file.write_text(gateway + workspaces)
+        file.write_text(gateway + "".join(f"[workspaces.{name}]\n" for name in "ab"))
         with Group(self.argv(), self.folder, self.variables) as group:
             self._wait_for_port(group)
             self._token = json.loads(self._run("key", "create", "a", "--json"))["key"]
@@ -142,7 +163,8 @@ class Mooring(Peer):
             table.format(name=server.name, command=json.dumps(server.argv[0]), args=json.dumps(server.argv[1:]))
             for server in self.servers
         ]
-        file.write_text(gateway + "".join(tables) + workspaces)
+        rooms = (f'[workspaces.{name}]\nmcp_servers = ["*"]\n{POLICY.format(name)}\n' for name in "ab")
+        file.write_text(gateway + "".join((*tables, *rooms)))
 
     def _wait_for_port(self, group: Group) -> None:
         end = time.monotonic() + 20

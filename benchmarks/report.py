@@ -24,6 +24,8 @@ def markdown(run: dict[str, Any]) -> str:
     """The whole run, one table a suite."""
     facts = ", ".join(f"{key} {value}" for key, value in run["environment"].items())
     parts = [f"# Benchmark, {run['date']}", facts, f"Made by `{run['command']}`."]
+    if run["mooring"]:
+        parts.append(f"Mooring runs with {run['mooring']}.")
     if run["invalid"]:
         parts.append(f"**Invalid:** {run['invalid']}.")
     for name, rows in run["suites"].items():
