@@ -1,8 +1,8 @@
 """An MCP server on stdio, protocol 2025-11-25 or (``--modern``) 2026-07-28, with things that only their owner may know:
 a resource that is in no list, one that can be watched, a task it hands out, tools that announce changes.
 
-It writes down every request it gets, as lines of ``METHOD PARAMS``, in the file that is its first argument; the last part
-of that path is its name.
+It writes down every request it gets, as lines of ``METHOD PARAMS``, in the file that is its first argument; the last
+part of that path is its name.
 """
 
 from __future__ import annotations
