@@ -40,7 +40,7 @@ def audit(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Every request that went to a server, every refusal, and every change of who may do what.
+    """Who did what, what was refused, and who changed the rules.
 
     Reads the files of this home, without the daemon. --json prints one JSON object a line.
     """
