@@ -42,6 +42,7 @@ def _contents(layer: bytes, config: dict[str, Any]) -> tuple[bytes, dict[str, by
         "os": "linux",
         "config": config,
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "history": [{"created_by": "the tests"}],  # an image that is built on needs one
     }
     written = json.dumps(settings).encode()
     kinds = (("container.image.v1+json", written), ("image.rootfs.diff.tar", layer))

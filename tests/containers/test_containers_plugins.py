@@ -5,92 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
-from typing import Any
 
 import pytest
 from container_kit import LIMIT, Kept, called
+from python_image import CERTIFICATES
+from voice import DISTRIBUTION, INSIDE, LENT, OWN, installed, listed, table
 
 from mooring.plugins import container_input
-from mooring.testing import containers, wait_for
-from mooring.testing.daemon import Daemon
+from mooring.testing import containers
 from mooring.testing.plugins import Site
-
-PLUGIN = """
-from pathlib import Path
-from mooring.plugins import McpPlugin, McpServerSpec
-
-class VoicePlugin(McpPlugin):
-    name = "voice"
-    version = "0.1.0"
-    description = "Voice transcription via Whisper"
-
-    def mcp_server_spec(self) -> McpServerSpec:
-        return McpServerSpec(
-            name="voice",
-            command="python3",
-            args=["-m", "mooring_plugin_voice.mcp"],
-            env={},
-            host_source=Path(__file__).parent,
-        )
-"""
-SERVER = """
-import os, sys
-from mcp.server import MCPServer
-
-server = MCPServer("voice")
-
-@server.tool()
-def transcribe_voice(path: str) -> dict[str, str]:
-    EXTRA
-    return {"heard": path, "code": __file__, "path": os.environ["PYTHONPATH"], "extra": extra}
-
-if __name__ == "__main__":
-    server.run("stdio")
-"""
-OWN = "/of/the/image"
-"""A PYTHONPATH that the image sets."""
-BUILT = 500.0
-"""Seconds to build an image, with what it needs from registries."""
-INSIDE = "/workspace/plugins/voice"
-
-
-def installed(site: Site, extra: str = 'extra = ""', **spec: Any) -> Path:
-    """The voice plugin; ``extra``: what its tool does besides."""
-    more = "".join(f"            {name}={value!r},\n" for name, value in spec.items())
-    source = PLUGIN.replace("            env={},\n", "            env={},\n" + more)
-    package = site.install(
-        source, module="mooring_plugin_voice", attribute=":VoicePlugin", distribution="mooring-plugin-voice"
-    )
-    (package / "mcp.py").write_text(SERVER.replace("EXTRA", extra))
-    return package
-
-
-def table(engine: str) -> tuple[str, dict[str, Any]]:
-    """An image without anything in it but a PYTHONPATH, and a table that lends the server this machine's Python."""
-    image = "localhost/mooring-testing-path:1"
-    change = ("--change", f"ENV PYTHONPATH={OWN}")
-    containers.command(engine, "import", *change, "-", image, stdin=containers.empty())
-    lent = containers.program("x")
-    path = f"{Path(sys.executable).resolve().parent}:/usr/bin"
-    return image, {
-        "plugin": "voice",
-        "volumes": [*lent["volumes"], f"{sysconfig.get_path('purelib')}:/lent:ro"],
-        "env": {"PATH": path, "PYTHONPATH": "/lent", "HOME": "/tmp"},
-    }
-
-
-async def listed(daemon: Daemon) -> None:
-    """Until the server was started once and says what it offers."""
-
-    async def known() -> bool:
-        (row,) = await daemon.rows("voice")
-        assert row.state != "backoff", row.reason
-        return bool(row.tools)
-
-    await wait_for(known, BUILT, 0.05)
 
 
 async def test_r29_the_voice_example_runs_as_it_is_written(engine: str, kept: Kept, site: Site, tmp_path: Path) -> None:
@@ -103,7 +27,7 @@ async def test_r29_the_voice_example_runs_as_it_is_written(engine: str, kept: Ke
         heard = await called(daemon, "voice_transcribe_voice", path="a.wav")
         assert heard["heard"] == "a.wav"
         assert heard["code"] == f"{INSIDE}/mooring_plugin_voice/mcp.py"
-        assert heard["path"] == f"{INSIDE}:/workspace/mooring:/lent:{OWN}"
+        assert heard["path"] == f"{INSIDE}:/workspace/mooring:{LENT}:{OWN}"
         (name,) = kept.names(home)
         mounts = {mount["Destination"]: mount for mount in containers.inspected(engine, name)["Mounts"]}
         mount = mounts[f"{INSIDE}/mooring_plugin_voice"]
@@ -115,14 +39,30 @@ async def test_r29_the_voice_example_runs_as_it_is_written(engine: str, kept: Ke
             "mounts"
         ]
 
-        site.remove("mooring-plugin-voice")
+        site.remove(DISTRIBUTION)
         assert "voice" in (await daemon.mooring.reload()).changed
         assert [tool.name for tool in await daemon.mooring.tools("w")] == []
         assert container_input(state=str(home / "state"))["plugin_mcp_servers"] is None
 
 
+@pytest.mark.parametrize("network", ["open", "none"])
+async def test_a_server_that_speaks_http_is_reached_at_its_port(
+    engine: str, kept: Kept, site: Site, tmp_path: Path, network: str
+) -> None:
+    """R29: also where no network is given, inside its own."""
+    installed(site, port=8000)
+    image, lent = table(engine)
+    servers = {"voice": {**lent, "network": network}}
+    async with kept.daemon(tmp_path / "home", servers, tables={"plugins": {"image": image}}) as daemon:
+        await listed(daemon)
+        heard = await called(daemon, "voice_transcribe_voice", path="a.wav")
+        assert (heard["heard"], heard["code"]) == ("a.wav", f"{INSIDE}/mooring_plugin_voice/mcp.py")
+        (name,) = kept.names(tmp_path / "home")
+        published = containers.inspected(engine, name)["NetworkSettings"]["Ports"] or {}
+        assert bool(published.get("8000/tcp")) == (network == "open")
+
+
 BASE = "localhost/mooring-testing-debian:1"
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 
 
 @pytest.fixture(scope="session")

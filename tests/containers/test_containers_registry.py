@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlite_image
 from container_kit import Kept
+from mirror import forget, known, mirrored
 from registry import Registry, registry
 
 from mooring.testing import StdioClient, containers, wait_for
@@ -37,14 +38,14 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 async def mirror(engine: str, hub: Registry) -> Any:
     """The hub, well behaved, as the engine's mirror of docker.io; the engine has nothing of it yet."""
     hub.has_nothing = hub.breaks_off = False
-    with sqlite_image.mirrored(engine, hub.address) as why:
+    with mirrored(engine, hub.address) as why:
         if why:
             pytest.skip(why)
-        sqlite_image.forget(engine)
-        await sqlite_image.known(engine, hub.address)
+        forget(engine, sqlite_image.IMAGE, sqlite_image.VOLUME)
+        await known(engine, hub.address)
         yield hub
         hub.open.set()
-        sqlite_image.forget(engine)
+        forget(engine, sqlite_image.IMAGE, sqlite_image.VOLUME)
 
 
 @pytest.fixture

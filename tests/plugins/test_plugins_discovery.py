@@ -122,6 +122,7 @@ def test_r29_a_plugin_for_another_mooring_is_not_even_imported(site: Site, tmp_p
         ("requirements=['-r x']", "is not a requirement"),
         ("packages=['a; rm']", "is not the name of a Debian package"),
         ("run='cloud'", "Invalid enum value"),
+        ("port=70000", "<= 65535"),
     ],
 )
 def test_r28_a_spec_that_is_not_valid_is_told_and_the_others_are_used(

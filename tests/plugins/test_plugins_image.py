@@ -22,7 +22,8 @@ def test_r29_a_package_is_mounted_under_its_own_name_and_a_folder_as_it_is() -> 
 
 def test_everything_that_is_declared_is_built_in() -> None:
     assert dockerfile("base:1", True, ("ffmpeg", "sox"), "/p:/q") == (
-        "FROM base:1\n"
+        "ARG BASE=base:1\n"
+        "FROM ${BASE}\n"
         "USER root\n"
         "RUN apt-get update && apt-get install -y --no-install-recommends ffmpeg sox && rm -rf /var/lib/apt/lists/*\n"
         "COPY requirements.txt /workspace/requirements.txt\n"
@@ -50,6 +51,7 @@ def test_the_name_tells_one_content_from_another() -> None:
 def test_the_default_image_is_given_the_library_for_servers() -> None:
     made = derived("voice", PACKAGE, None, "", "/state", "/lib/mooring", "3.13")
     texts = list(made.files.values())
-    assert texts[0].startswith("FROM docker.io/library/python:3.13-slim\n")
+    assert made.base == "docker.io/library/python:3.13-slim"
+    assert texts[0].startswith(f"ARG BASE={made.base}\n")
     assert texts[1] == "mcp\n"
     assert made.files[made.dockerfile] == texts[0]

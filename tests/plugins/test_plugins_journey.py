@@ -155,6 +155,33 @@ async def test_a_plugins_own_mcp_module_does_not_hide_the_library(site: Site, tm
         assert await text(found.mooring, "voice_transcribe_voice", path="a.wav") == "a.wav: voice"
 
 
+async def test_a_server_that_speaks_http_is_given_a_free_port(site: Site, tmp_path: Path) -> None:
+    """Two of them, at the same time."""
+    source = SPEC.replace('"voice_plugin.mcp"]', '"voice_plugin.mcp", "{port}"], port=8000').rstrip()[:-1]
+    package = site.install(source + ", host_source=__file__.rpartition('/')[0])\n")
+    run = 'server.run("streamable-http", port=int(__import__("sys").argv[1]))'
+    (package / "mcp.py").write_text(VOICE_SERVER.replace('server.run("stdio")', run))
+    workspaces = {"w": {"mcp_servers": ["voice"]}, "v": {"mcp_servers": ["voice"]}}
+    servers = {"voice": {"plugin": "voice", "sharing": "workspace"}}
+    async with daemon(tmp_path, servers, workspaces, **HOST) as found:
+        assert await text(found.mooring, "voice_transcribe_voice", path="a.wav") == "a.wav: voice"
+        answer = await found.mooring.call("v", "voice_transcribe_voice", {"path": "b.wav"})
+        assert answer["content"][0]["text"] == "b.wav: voice"
+        first, second = await found.rows("voice")
+        assert (first.state, second.state) == ("ready", "ready")
+        assert first.pid != second.pid
+
+
+async def test_r28_a_plugin_that_breaks_stops_nobody_who_was_given_its_server(site: Site, tmp_path: Path) -> None:
+    """R28: one raising plugin does not stop boot; also where nothing is known of it yet."""
+    site.install("raise RuntimeError('boom')")
+    workspaces = {"w": {"mcp_servers": ["echo", "voice"]}}
+    async with daemon(tmp_path, {"echo": server()}, workspaces, **HOST) as found:
+        assert await text(found.mooring, "echo_echo", text="hi") == '{"text":"hi"}'
+        (row,) = await found.rows("voice")
+        assert row.reason == 'the plugin "voice" of mooring-voice cannot be used: RuntimeError: boom'
+
+
 async def test_r28_a_broken_plugin_is_told_with_its_package_and_harms_nobody(site: Site, tmp_path: Path) -> None:
     """R28: one raising plugin does not stop boot."""
     site.install("raise RuntimeError('boom')")

@@ -163,6 +163,39 @@ def test_r29_a_server_that_is_gone_is_no_error_where_it_is_still_granted(planned
     assert (plan.variants, problems) == ({}, ())
 
 
+GRANTED = "[workspaces.w]\nmcp_servers=['voice']\n"
+BROKEN = brings(skipped="RuntimeError: boom")
+
+
+@pytest.mark.parametrize(
+    ("plugins", "disabled", "said"),
+    [
+        ((BROKEN,), (), 'the plugin "voice" of mooring-voice cannot be used: RuntimeError: boom'),
+        ((brings(name="other", skipped="boom"),), (), 'the plugin "other" of mooring-voice cannot be used, and might'),
+        ((brings(skipped="it is disabled in [plugins]"),), ("voice",), "it is disabled in [plugins]"),
+        ((brings(VOICE), brings(VOICE, name="two", distribution="x")), (), '[mcp_servers.voice] plugin = "voice"'),
+    ],
+    ids=["broken", "may be of a broken one", "disabled", "two of one name"],
+)
+def test_r28_what_is_granted_and_no_plugin_brings_now_stops_nothing_else(
+    planned: Planned, plugins: tuple[Found, ...], disabled: tuple[str, ...], said: str
+) -> None:
+    """R28: one raising plugin does not stop boot; name clashes are reported."""
+    text = "[mcp_servers.a]\ncommand='a'\n" + GRANTED.replace("['voice']", "['a', 'voice']")
+    plan, problems = planned(text, *plugins, disabled=disabled)
+    assert plan.variants["a"].unavailable == ""
+    assert said in plan.variants["voice"].unavailable
+    assert [problem.path for problem in problems if problem.level == "warning"] == ["mcp_servers.voice"]
+
+
+def test_a_name_that_no_plugin_can_mean_is_an_error(planned: Planned) -> None:
+    off = brings(name="other", skipped="it is disabled in [plugins]")
+    with pytest.raises(ConfigError, match='unknown server or group "voice"'):
+        planned(GRANTED, off, disabled=("other",))
+    with pytest.raises(ConfigError, match='unknown server or group "voice"'):
+        planned(GRANTED, brings(msgspec.structs.replace(VOICE, name="two"), name="two"))
+
+
 def test_what_is_wrong_with_a_plugin_is_told_with_its_package(planned: Planned) -> None:
     _, problems = planned(
         USED,

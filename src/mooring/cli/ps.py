@@ -33,7 +33,7 @@ def _cells(row: InstanceRow) -> tuple[object, ...]:
     reason = row.reason or row.unlisted
     if row.retry_at is not None and row.state == "backoff":
         waits = row.retry_at > time.time()
-        reason = f"{reason} (no try for {until(row.retry_at)})" if waits else f"{reason} (the next call tries again)"
+        reason = f"{reason} (next try {until(row.retry_at)})" if waits else f"{reason} (the next call tries again)"
     if row.denied:
         reason = "; ".join(filter(None, (reason, f"refused to reach {', '.join(row.denied)}")))
     if row.unapproved:

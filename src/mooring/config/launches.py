@@ -182,6 +182,7 @@ class _Builder:
             pids=server.limits.pids,
             cpus=server.limits.cpus,
             read_only=server.read_only,
+            base=server.base if isinstance(server, PluggedImage) else "",
             source=server.source if isinstance(server, PluggedImage) else "",
         )
 
@@ -233,7 +234,7 @@ def digest(launch: Launch, fingerprints: Mapping[SecretRef, str | None]) -> str:
     """The spec digest: everything the process would see; of a secret only its fingerprint, wherever it comes from."""
     seen = msgspec.to_builtins(launch)
     seen.pop("oauth", None)  # it is how one logs in, not whom one talks to
-    for field in ("source", "environment"):
+    for field in ("source", "environment", "base"):
         if not seen.get(field):
             seen.pop(field, None)  # only plugins bring these
     for field in ("secrets", "credentials"):

@@ -97,6 +97,8 @@ class Container(msgspec.Struct, frozen=True, tag="container"):
 
     image: str
     dockerfile: str | None = None
+    base: str = ""
+    """The image that ``dockerfile`` builds on: its argument BASE, got like any other image before the build."""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     secrets: dict[str, SecretRef] = {}

@@ -21,6 +21,8 @@ class PluggedCommand(CommandServer, frozen=True, kw_only=True):
 class PluggedImage(ImageServer, frozen=True, kw_only=True):
     """A server of a plugin in a container."""
 
+    base: str
+    """The image that its own is built on."""
     plugin: str
     source: str
 

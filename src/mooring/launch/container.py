@@ -27,6 +27,7 @@ from mooring.launch.handover import Handover, forget, handover
 from mooring.launch.http_process import Output
 from mooring.launch.kept import Keeper, Kept, finish
 from mooring.launch.obstacles import (
+    elsewhere,
     entered,
     explained,
     missing_image,
@@ -135,21 +136,29 @@ class ContainerLauncher:
             return  # at each start, then
         try:
             async with permits, asyncio.timeout(variant.timeouts.pull):
-                runtime = await self.runtime()
-                await runtime.images.get(variant.launch, _nothing, _nothing)
+                await self._got(variant, variant.launch, _nothing, _nothing)
         except (MooringError, TimeoutError) as error:
-            _log.warning("%s: %s", variant.server, error or "its image could not be had in time")
+            _log.warning("%s", str(error) or f'Server "{variant.server}": its image could not be had in time')
+
+    async def _got(
+        self, variant: Variant, launch: Container, phase: Callable[[str], None], said: Callable[[str], None]
+    ) -> Runtime:
+        """The engine, with the image. Raises LaunchMissing, PullFailed and StartFailed."""
+        try:
+            runtime = await self.runtime()
+            await runtime.images.get(launch, phase, said)
+        except PullFailed as error:
+            message = f'Server "{variant.server}": {error}{elsewhere(launch)}'
+            raise PullFailed(message, server=variant.server) from None
+        except LaunchMissing as error:
+            raise LaunchMissing(f"{error}{elsewhere(launch)}", **error.details) from None
+        return runtime
 
     async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
         """See ``launch.base.Preparing``. Raises LaunchMissing, PullFailed and StartFailed."""
-        launch = _container(variant)
-        runtime = await self.runtime()
+        runtime = await self._got(variant, _container(variant), phase, said)
         if runtime.engine.ignored:
             self._report("limits.ignored", variant, {"reason": unenforced(runtime.engine)})
-        try:
-            await runtime.images.get(launch, phase, said)
-        except PullFailed as error:
-            raise PullFailed(f'Server "{variant.server}": {error}', server=variant.server) from None
 
     @asynccontextmanager
     async def launch(

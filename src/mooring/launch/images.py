@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+from collections import deque
 from collections.abc import Callable
 
 from mooring.config.plan import Container
@@ -19,6 +21,11 @@ from mooring.launch.kept import Keeper
 
 DEFAULT_REGISTRY = "docker.io"
 """Where a name without a registry is from, as Docker has it."""
+
+LAST_LINES = 6
+"""Of what a build said, shown when it failed: the engine itself only knows which command did."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What Docker puts around lines that a command wrote to stderr."""
 
 Phase = Callable[[str], None]
 Said = Callable[[str], None]
@@ -48,31 +55,39 @@ class Images:
     async def get(self, launch: Container, phase: Phase, said: Said) -> None:
         """Have the image, by its policy. ``phase`` is told "pull" or "build" if one of them begins, ``said`` hears what
         the engine says meanwhile. Raises PullFailed, StartFailed."""
-        if self._usable(launch):
+        if launch.dockerfile is None:
+            await self._have(launch.image, launch.pull, phase, said)
+            return
+        if self._is_built(launch):
             return
         lock = self._locks.setdefault(launch.image, asyncio.Lock())
-        slow = "build" if launch.dockerfile else "pull"
         if lock.locked():
-            phase(slow)
+            phase("build")
         async with lock:
-            if self._usable(launch):
-                return
-            if launch.dockerfile is not None:
-                phase(slow)
-                await self._build(launch.image, launch.dockerfile, said)
-            elif launch.pull == "always" or not await self._found(launch.image):
-                if launch.pull == "never":
-                    raise PullFailed(
-                        f'The image {launch.image} is not on this machine, and pull = "never". '
-                        f"Get it: {self._commands.engine.name} pull {launch.image}"
-                    )
-                phase(slow)
-                await self._pull(launch.image, said)
+            if not self._is_built(launch):
+                if launch.base:
+                    await self._have(launch.base, "missing", phase, said)
+                phase("build")
+                await self._build(launch, launch.dockerfile, said)
 
-    def _usable(self, launch: Container) -> bool:
-        if launch.dockerfile is not None:
-            return self._built.get(launch.image) == _stamp(launch.dockerfile) is not None
-        return launch.image in self._known and launch.pull != "always"
+    def _is_built(self, launch: Container) -> bool:
+        return launch.dockerfile is not None and self._built.get(launch.image) == _stamp(launch.dockerfile) is not None
+
+    async def _have(self, image: str, policy: str, phase: Phase, said: Said) -> None:
+        if image in self._known and policy != "always":
+            return
+        lock = self._locks.setdefault(image, asyncio.Lock())
+        if lock.locked():
+            phase("pull")
+        async with lock:
+            if policy != "always" and (image in self._known or await self._found(image)):
+                return
+            if policy == "never":
+                raise PullFailed(
+                    f'The image {image} is not on this machine, and pull = "never". Get it: {self._tool} pull {image}'
+                )
+            phase("pull")
+            await self._pull(image, said)
 
     async def _found(self, image: str) -> bool:
         for name in dict.fromkeys((image, self._qualified(image))):
@@ -90,14 +105,25 @@ class Images:
             )
         self._known[image] = name
 
-    async def _build(self, image: str, dockerfile: str, said: Said) -> None:
-        stamp = _stamp(dockerfile)
+    async def _build(self, launch: Container, dockerfile: str, said: Said) -> None:
+        image, stamp = launch.image, _stamp(dockerfile)
         if stamp is None:
             raise PullFailed(f"The image {image} cannot be built: there is no file {dockerfile}.")
+        base = (f"--build-arg=BASE={self.name(launch.base)}",) if launch.base else ()
+        heard: deque[str] = deque(maxlen=LAST_LINES)
+
+        def hear(line: str) -> None:
+            if line := _COLOURS.sub("", line).strip():
+                heard.append(line)
+                said(line)
+
         folder = os.path.dirname(dockerfile)
-        done = await self._slow("build", "--tag", image, "--file", dockerfile, folder, said=said)
+        done = await self._slow("build", "--tag", image, *base, "--file", dockerfile, folder, said=hear)
         if not done.ok:
-            raise PullFailed(f"The image {image} could not be built from {dockerfile}: {words(done.errors)}")
+            self._known.pop(launch.base, None)
+            why = words(done.errors)
+            lines = "\n".join([why, *(line for line in heard if why not in line)])
+            raise PullFailed(f"The image {image} could not be built from {dockerfile}: {lines}")
         self._built[image] = stamp
 
     async def _slow(self, *arguments: str, said: Said) -> Done:

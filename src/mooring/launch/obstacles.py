@@ -63,6 +63,17 @@ def unenforced(engine: Engine) -> str:
     return f"{engine} cannot enforce limits here: {', '.join(engine.ignored)}. What runs in it may use all there is."
 
 
+def elsewhere(launch: Container) -> str:
+    """What a person may decide when the engine or the image cannot be had for a plugin's server, which nobody wrote to
+    be a container; "" for any other. Mooring itself never decides it: on this machine the server is less confined."""
+    if not launch.source:
+        return ""
+    return (
+        "\nA server of a plugin runs in a container where an engine is installed. Another image: [plugins] image; "
+        'on this machine, without a container: [plugins] run = "host".'
+    )
+
+
 def explained(error: MooringError, launch: Container, engine: Engine, code: int | None, stderr: str) -> MooringError:
     """``error`` of a failed start, with what the exit code and the last lines say about it."""
     said = words(stderr)

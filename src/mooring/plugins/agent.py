@@ -19,12 +19,15 @@ def container_input(names: Iterable[str] | None = None, state: str | None = None
          "mounts": [{"source": "/...", "target": "/workspace/plugins/voice/...", "read_only": True}]}
 
     ``plugin_mcp_servers`` is None when there is none. ``names``: only these servers. ``state``: the state folder whose
-    knowledge of plugins is used; by default that of this user. No secret is in it: plugins declare none.
+    knowledge of plugins is used; by default that of this user. No secret is in it: plugins declare none. What such an
+    agent cannot start is left out: servers that speak HTTP, that have to run on the host, and those that need kwargs,
+    since only a workspace gives some. What servers require has to be in the agent's image.
     """
     from os.path import abspath, dirname
 
     import mooring
     from mooring.config.home import Home
+    from mooring.config.kwargs import placeholders
     from mooring.plugins import discovery, image
 
     state = Home.locate().state if state is None else state
@@ -40,6 +43,8 @@ def container_input(names: Iterable[str] | None = None, state: str | None = None
         if len(found) > 1 or (wanted is not None and name not in wanted):
             continue
         (server,) = found
+        if server.port is not None or server.run == "host" or placeholders((*server.args, *server.env.values())):
+            continue
         mounts += image.mounts(name, server)
         declared = {key: value for key, value in server.env.items() if key != "PYTHONPATH"}
         path = (image.import_path(name, server), image.LIBRARY, server.env.get("PYTHONPATH", ""))

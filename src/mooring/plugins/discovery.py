@@ -7,8 +7,10 @@ of everything it depends on; a boot reads only that.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -21,6 +23,7 @@ SECONDS = 30.0
 """That one plugin has to be imported and to answer."""
 TOGETHER = 4
 """Plugins that are looked at at the same time."""
+_log = logging.getLogger(__name__)
 _METADATA = (".dist-info", ".egg-info")
 
 
@@ -40,7 +43,7 @@ def discover(state: str, disabled: Iterable[str] = (), trace: bool = False, keep
     off = tuple(disabled)
     before = _kept(state)
     entries = list(_entry_points()) if any(map(_has_entry_points, folders())) else []
-    plugins = tuple(_looked_at(entries, off, state))
+    plugins = tuple(_looked_at(entries, off, state, trace))
     brought = {server.name: plugin.name for plugin in plugins for server in plugin.servers}
     gone = {} if before is None else dict(before.gone)
     for plugin in () if before is None else before.plugins:
@@ -129,7 +132,7 @@ def _entry_points() -> Iterator[tuple[str, str]]:
     return iter(sorted(found))
 
 
-def _looked_at(entries: list[tuple[str, str]], off: tuple[str, ...], state: str) -> Iterator[Found]:
+def _looked_at(entries: list[tuple[str, str]], off: tuple[str, ...], state: str, trace: bool) -> Iterator[Found]:
     if not entries:
         return
     from concurrent.futures import ThreadPoolExecutor
@@ -138,7 +141,13 @@ def _looked_at(entries: list[tuple[str, str]], off: tuple[str, ...], state: str)
         package, name = entry
         if name in off or package in off:
             return Found(name=name, distribution=package, skipped="it is disabled in [plugins]")
-        return _inspected(package, name, state)
+        began = time.perf_counter()
+        found = _inspected(package, name, state)
+        if trace:
+            took = (time.perf_counter() - began) * 1000
+            said = found.skipped or f"{len(found.servers)} servers, {len(found.hooks)} hooks"
+            _log.info('plugin "%s" of %s: looked at in %.0f ms: %s', name, package, took, said)
+        return found
 
     with ThreadPoolExecutor(TOGETHER) as threads:
         yield from threads.map(look, entries)

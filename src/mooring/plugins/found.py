@@ -3,7 +3,7 @@
 Annotations are evaluated as they stand: as strings they would be compiled at every boot.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -29,7 +29,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     packages: tuple[str, ...] = ()
     image: str | None = None
     run: Run | None = None
-    port: int | None = None
+    port: Annotated[int, msgspec.Meta(ge=1, le=65535)] | None = None
     source: str = ""
     """Digest of the code: another one is another server."""
 

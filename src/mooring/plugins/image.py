@@ -26,6 +26,7 @@ class Derived(msgspec.Struct, frozen=True):
     """An image to build, and what is mounted in it."""
 
     name: str
+    base: str
     dockerfile: str
     volumes: tuple[str, ...]
     files: dict[str, str]
@@ -36,8 +37,9 @@ def derived(
 ) -> Derived:
     """The image of the server that is called ``name``. ``python_path``: what it declares itself."""
     requirements = server.requirements if base else (*server.requirements, *ALWAYS)
+    base_name = base or DEFAULT.format(version)
     text = dockerfile(
-        base or DEFAULT.format(version),
+        base_name,
         bool(requirements),
         server.packages,
         ":".join(filter(None, (import_path(name, server), LIBRARY, python_path))),
@@ -47,7 +49,8 @@ def derived(
     folder = f"{state}/plugins/images/{digest}"
     files = {f"{folder}/Dockerfile": text, f"{folder}/requirements.txt": listed}
     volumes = (f"{library}:{LIBRARY}/mooring:ro", *(f"{source}:{target}:ro" for source, target in mounts(name, server)))
-    return Derived(f"localhost/mooring-plugin-{name}:{digest}", f"{folder}/Dockerfile", volumes, files)
+    image = f"localhost/mooring-plugin-{name}:{digest}"
+    return Derived(image, base_name, f"{folder}/Dockerfile", volumes, files)
 
 
 def mounts(name: str, server: Server) -> list[tuple[str, str]]:
@@ -65,8 +68,8 @@ def import_path(name: str, server: Server) -> str:
 
 
 def dockerfile(base: str, requirements: bool, packages: tuple[str, ...], python_path: str) -> str:
-    """How it is built."""
-    lines = [f"FROM {base}"]
+    """How it is built. ``BASE`` is what the engine calls the base: it knows some by a longer name."""
+    lines = [f"ARG BASE={base}", "FROM ${BASE}"]
     if packages:
         install = f"apt-get install -y --no-install-recommends {' '.join(packages)}"
         lines += ["USER root", f"RUN apt-get update && {install} && rm -rf /var/lib/apt/lists/*"]

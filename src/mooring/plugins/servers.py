@@ -56,9 +56,9 @@ def plugged(config: Config, installed: Installed, here: Here) -> Plugged:
     written = {**config.mcp_servers, **_unwritten(config, installed, problems)}
     for name, server in written.items():
         if isinstance(server, PluginServer):
-            made = _made(config, name, server, plugins, here, files)
+            made = server if isinstance(server, Unplugged) else _made(config, name, server, plugins, here, files)
             if isinstance(made, Unplugged) and server.enabled:
-                level = "warning" if name in installed.gone and name not in config.mcp_servers else "error"
+                level = "error" if name in config.mcp_servers else "warning"
                 problems.append(Problem(level, f'"{name}": {made.why}', f"mcp_servers.{name}"))
             server = made
         servers[name] = server
@@ -81,21 +81,44 @@ def _unwritten(config: Config, installed: Installed, problems: list[Problem]) ->
     for plugin in installed.usable:
         for server in plugin.servers:
             owners.setdefault(server.name, []).append(plugin)
-    found: dict[str, PluginServer] = {}
+    found: dict[str, PluginServer] = {}  # an Unplugged, where it is known that it cannot be used
     for name, plugins in owners.items():
         there = config.mcp_servers.get(name)
         if there is None and name not in config.mcp_groups and len(plugins) == 1:
             found[name] = PluginServer(plugin=plugins[0].name, server=name)
         elif (there is None and name in config.mcp_groups) or not isinstance(there, PluginServer | None):
-            brought = " and ".join(f'the plugin "{plugin.name}" of {plugin.distribution}' for plugin in plugins)
-            problems.append(
-                Problem("warning", f'"{name}" is what is written here; {brought} brings another', f"mcp_servers.{name}")
-            )
-    granted = _granted(config)
-    for name, plugin in installed.gone.items():
-        if name in granted and name not in config.mcp_servers and name not in config.mcp_groups:
-            found.setdefault(name, PluginServer(plugin=plugin, server=name))
+            said = f'"{name}" is what is written here; {_named(plugins)} brings another'
+            problems.append(Problem("warning", said, f"mcp_servers.{name}"))
+    for name in sorted(_granted(config) - {"*"} - config.mcp_servers.keys() - config.mcp_groups.keys()):
+        if name in found:
+            continue
+        if name in installed.gone:
+            found[name] = PluginServer(plugin=installed.gone[name], server=name)
+        elif missing := _missing(name, owners.get(name, []), installed):
+            found[name] = missing
     return found
+
+
+def _missing(name: str, owners: list[Found], installed: Installed) -> Unplugged | None:
+    """What is granted and no plugin brings, though one might: a broken plugin is no reason to do without the rest."""
+    if owners:
+        which = f'[mcp_servers.{name}] plugin = "{owners[0].name}"'
+        return Unplugged(
+            plugin=owners[0].name, why=f"{_named(owners)} bring one of that name each; write which: {which}"
+        )
+    broken = [plugin for plugin in installed.plugins if plugin.skipped]
+    for plugin in broken:
+        if plugin.name == name:
+            return Unplugged(plugin=name, why=f"{_named([plugin])} cannot be used: {plugin.skipped}")
+    broken = [plugin for plugin in broken if not {plugin.name, plugin.distribution} & {*installed.disabled}]
+    if broken:
+        why = f"no server is called so; {_named(broken)} cannot be used, and might bring it"
+        return Unplugged(plugin=broken[0].name, why=why)
+    return None
+
+
+def _named(plugins: list[Found]) -> str:
+    return " and ".join(f'the plugin "{plugin.name}" of {plugin.distribution}' for plugin in plugins)
 
 
 def _granted(config: Config) -> set[str]:
@@ -129,6 +152,7 @@ def _made(
         return PluggedImage(
             image=made.name,
             dockerfile=made.dockerfile,
+            base=made.base,
             args=(brought.command, *args),
             env=env,
             port=brought.port,

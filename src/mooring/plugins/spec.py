@@ -36,7 +36,8 @@ class McpServerSpec:
     run: Literal["container", "host"] | None = None
     """Where it has to run; by default in a container where there is an engine."""
     port: int | None = None
-    """It speaks HTTP on this port; on the host ``{port}`` is a free one."""
+    """It speaks streamable HTTP at ``/mcp`` on this port, on all addresses of a container; on the host ``{port}``, also
+    in the variable PORT, is a free one."""
 
 
 class PluginBase:
