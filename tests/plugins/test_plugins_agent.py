@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from plugin_kit import SPEC
+import pytest
+from plugin_kit import SPEC, with_another
 
 import mooring
 from mooring.plugins import container_input, merge
@@ -30,6 +31,28 @@ def test_r29_an_agent_is_told_what_to_mount_and_what_to_run(site: Site, tmp_path
         {"source": str(Path(mooring.__file__).parent), "target": "/workspace/mooring/mooring", "read_only": True},
     ]
     assert container_input(["other"], str(tmp_path)) == {"plugin_mcp_servers": None, "mounts": []}
+
+
+@pytest.mark.parametrize(
+    "change", ["port=8000", "run='host'", "env={'SIZE': '{size}'}"], ids=["HTTP", "host only", "needs kwargs"]
+)
+def test_an_agent_is_not_told_of_what_it_cannot_start(site: Site, tmp_path: Path, change: str) -> None:
+    site.install(with_another(f"name='other', command='x', {change}"))
+    assert list(container_input(state=str(tmp_path))["plugin_mcp_servers"]) == ["voice"]
+
+
+def test_no_secret_that_a_person_gives_the_server_is_told(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R29: the configuration of this machine, where secrets are referred to, is not looked at."""
+    site.install(SPEC)
+    monkeypatch.setenv("VOICE_TOKEN", "a-very-secret-value")
+    monkeypatch.setenv("MOORING_HOME", str(tmp_path))
+    table = "[mcp_servers.voice]\nplugin = 'voice'\nsecrets = { TOKEN = { env = 'VOICE_TOKEN' } }\n"
+    (tmp_path / "mooring.toml").write_text(table)
+    given = container_input()
+    assert set(given["plugin_mcp_servers"]["voice"]["env"]) == {"PYTHONPATH"}
+    assert "a-very-secret-value" not in json.dumps(given)
 
 
 def test_r29_without_plugins_there_is_null(site: Site, tmp_path: Path) -> None:

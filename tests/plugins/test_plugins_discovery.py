@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -75,6 +76,11 @@ def test_r28_a_plugin_brings_several_servers(site: Site, tmp_path: Path) -> None
         ("class Plugin: pass", "implements no hook"),
         (SPEC.replace("return McpServerSpec(", "raise ValueError('no'); dict("), "ValueError: no"),
         (SPEC.replace("return McpServerSpec(", "return dict("), "returned something else"),
+        (
+            "from mooring.plugins import hookimpl\n"
+            "class Plugin:\n @hookimpl\n def mooring_mcp_servers(self): raise ValueError('no')\n",
+            "ValueError: no",
+        ),
         (SPEC.replace("class", "print('chatter')\nclass"), None),
         (
             "from mooring.plugins import hookimpl\nclass Plugin:\n @hookimpl\n def mooring_nothing(self): ...\n",
@@ -151,6 +157,42 @@ def test_r28_two_of_one_name_are_both_told_and_neither_is_used(site: Site, tmp_p
         ("mooring-voice", ""),
         ("other", "it is disabled in [plugins]"),
     ]
+
+
+def test_r28_a_server_that_two_distributions_bring_is_told_of_both_and_their_others_are_used(
+    site: Site, tmp_path: Path
+) -> None:
+    """R28: name clashes are reported."""
+    site.install(SPEC)
+    site.install(
+        with_another("name='own', command='x'"), name="other", module="other_plugin", distribution="mooring-other"
+    )
+    by_name = {plugin.name: plugin for plugin in found(tmp_path).plugins}
+    assert [plugin.skipped for plugin in by_name.values()] == ["", ""]
+    (first,), (second,) = by_name["voice"].problems, by_name["other"].problems
+    assert 'its server "voice" is not offered: "other" of mooring-other brings one of that name too' in first
+    assert '[mcp_servers.voice] plugin = "voice"' in first
+    assert '"voice" of mooring-voice' in second
+
+
+def test_looking_at_plugins_is_logged_when_tracing_is_on(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.install(SPEC)
+    site.install("raise RuntimeError('boom')", name="bad", module="bad_plugin", distribution="bad")
+    with caplog.at_level(logging.INFO):
+        discovery.discover(str(tmp_path), trace=True)
+    said = sorted(record.getMessage() for record in caplog.records)
+    assert [(text.partition(": looked")[0], text.rpartition("ms: ")[2]) for text in said] == [
+        ('plugin "bad" of bad', "RuntimeError: boom"),
+        ('plugin "voice" of mooring-voice', "1 servers, 0 hooks"),
+    ]
+
+
+def test_what_was_disabled_stays_so_for_whoever_does_not_know_the_configuration(site: Site, tmp_path: Path) -> None:
+    site.install(SPEC)
+    found(tmp_path, "mooring-voice")
+    assert discovery.discover(str(tmp_path), keep=False).usable == ()
 
 
 def test_what_is_disabled_is_not_imported(site: Site, tmp_path: Path) -> None:

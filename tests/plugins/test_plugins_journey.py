@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_kit import LIMIT, SPEC, Venv
+from plugin_kit import LIMIT, SPEC, Venv, with_another
 
 from mooring.facade import Mooring
 from mooring.testing import wait_for
@@ -254,31 +255,60 @@ async def test_a_secret_that_no_plugin_finds_is_told(tmp_path: Path) -> None:
         assert 'no plugin finds secrets named "vault:"' in row.reason
 
 
+async def listed(found: Daemon) -> None:
+    """Until all servers were started once and say what they offer."""
+
+    async def known() -> bool:
+        rows = await found.mooring.ps()
+        assert all(row.state != "backoff" for row in rows), [row.reason for row in rows]
+        return all(row.tools for row in rows)
+
+    await wait_for(known, LIMIT, 0.05)
+
+
+REQUIRING = (
+    SPEC.replace("return McpServerSpec(", "return [McpServerSpec(name=name, requirements=['{}'], ")
+    .replace('name="voice", command', "command")
+    .rstrip()[:-1]
+    + ", host_source=__file__.rpartition('/')[0]) for name in ('voice', 'again')]\n"
+)
+"""Two servers that require the same."""
+
+
 @pytest.mark.network
-async def test_r29_what_a_server_requires_is_installed_for_it_alone(site: Site, tmp_path: Path) -> None:
-    """R29: declared packages are had, once; what cannot be had is told."""
-    spec = SPEC.rstrip()[:-1] + ", requirements=['{}'], host_source=__file__.rpartition('/')[0])\n"
-    package = site.install(spec.format("cowsay==6.1"))
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+async def test_r29_what_a_server_requires_is_installed_for_it_alone(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
+) -> None:
+    """R29: declared packages are had, once for all who want the same; what cannot be had is told."""
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) if installer == "uv" else "/nowhere")
+    package = site.install(REQUIRING.format("cowsay==6.1"))
     (package / "mcp.py").write_text(
         VOICE_SERVER.replace('f"{path}: {voice_plugin.Plugin.name}"', "__import__('cowsay').__version__")
     )
+
+    async def made(found: Daemon) -> int:
+        """How often an environment was made."""
+        lines = [line for name in ("voice", "again") for line in await found.mooring.logs(name)]
+        return sum("making an environment for cowsay==6.1" in line for line in lines)
+
     async with daemon(tmp_path, {}, **HOST) as found:
-
-        async def listed() -> bool:
-            (row,) = await found.rows("voice")
-            assert row.state != "backoff", row.reason
-            return bool(row.tools)
-
-        await wait_for(listed, LIMIT, 0.05)
+        await listed(found)
         assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"
-        logged = "\n".join(await found.mooring.logs("voice"))
-        assert "making an environment for cowsay==6.1" in logged
+        assert await text(found.mooring, "again_transcribe_voice", path="") == "6.1"
+        assert await made(found) == 1
+        logged = "\n".join([*await found.mooring.logs("voice"), *await found.mooring.logs("again")])
+        assert ("Using CPython" in logged) == (installer == "uv")
         (environment,) = (tmp_path / "state" / "plugins" / "environments").iterdir()
-        stamp = (environment / "mooring-ready").stat().st_mtime_ns
         await found.mooring.restart("voice")
         assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"
-        assert (environment / "mooring-ready").stat().st_mtime_ns == stamp
-        site.install(spec.format("no-such-package-anywhere-at-all==9"))
+        assert await made(found) == 1
+        (environment / "mooring-ready").unlink()  # as if the making had been cut off
+        await found.mooring.restart("voice")
+        await listed(found)
+        assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"
+        assert await made(found) == 2
+        site.install(REQUIRING.format("no-such-package-anywhere-at-all==9"))
         await found.mooring.reload()
 
         async def failed() -> bool:
@@ -288,6 +318,55 @@ async def test_r29_what_a_server_requires_is_installed_for_it_alone(site: Site, 
         answer = await found.mooring.call("w", "voice_transcribe_voice", {"path": ""})
         assert answer["isError"]
         assert "no-such-package-anywhere-at-all" in answer["content"][0]["text"]
+
+
+async def test_without_an_engine_it_runs_on_this_machine(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R39: there was no isolation to lose; the plugin that wants a container all the same is told what is missing."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    package = site.install(
+        with_another("name='other', command='x', run='container'").replace(
+            '"-m", "voice_plugin.mcp"]', '"-m", "voice_plugin.mcp"], host_source=__file__.rpartition("/")[0]'
+        )
+    )
+    (package / "mcp.py").write_text(VOICE_SERVER)
+    async with daemon(tmp_path, {}) as found:
+        assert await text(found.mooring, "voice_transcribe_voice", path="a.wav") == "a.wav: voice"
+        said = await text(found.mooring, "other_anything")
+        assert "There is no container engine: podman is not installed; docker is not installed" in said
+        assert '[plugins] run = "host"' in said
+
+
+async def test_a_plugins_server_is_shared_sleeps_and_comes_back_like_any_other(site: Site, tmp_path: Path) -> None:
+    """R28: one process for two workspaces, put away when idle, started again by the next call, and after a crash."""
+    spec = f"return McpServerSpec(name='voice', command={sys.executable!r}, args=['-m', 'mooring.testing.echo'])\n"
+    site.install(SPEC.split("return ")[0] + spec)
+    rooms = {"w": {"mcp_servers": ["voice"]}, "v": {"mcp_servers": ["voice"]}}
+    table = {"plugin": "voice", "idle_timeout": 1}
+    async with daemon(tmp_path, {"voice": table}, rooms) as found:
+
+        async def pid(workspace: str) -> str:
+            return (await found.mooring.call(workspace, "voice_pid", {}))["content"][0]["text"]
+
+        first = await pid("w")
+        assert await pid("v") == first
+
+        async def state(wanted: str) -> bool:
+            (row,) = await found.rows("voice")
+            return row.state == wanted
+
+        await wait_for(lambda: state("stopped"), LIMIT, 0.05)
+        second = await pid("w")
+        assert second != first
+        assert (await found.mooring.call("w", "voice_crash", {}))["isError"]
+        await wait_for(lambda: state("backoff"), LIMIT, 0.02)
+
+        async def again() -> str:
+            answer = await found.mooring.call("v", "voice_pid", {})
+            return "" if answer.get("isError") else answer["content"][0]["text"]
+
+        assert await wait_for(again, LIMIT, 0.1) not in (first, second)
 
 
 async def test_r29_system_packages_that_are_not_there_are_named(site: Site, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from mooring.config.plan import Variant
 from mooring.launch.base import Launched
-from mooring.nouns import InstanceKey
+from mooring.nouns import InstanceKey, Problem
 from mooring.observe.events import Event, Events
 from mooring.plugins import hooks
 from mooring.plugins.hooks import Context, hookimpl
@@ -109,6 +109,66 @@ def test_r28_one_raising_plugin_does_not_stop_boot_and_is_reported_by_name(broke
         assert problem.level == "error"
         assert problem.message.startswith(f'plugin "bad": {said}')
         assert problem.path == "plugins.bad"
+
+
+RAISING = """
+from mooring.plugins import hookimpl
+
+@hookimpl
+def HOOK(context):
+    raise RuntimeError("boom")
+"""
+
+
+def asked(hook: str, plugins: dict[str, object]) -> tuple[Problem, ...]:
+    """The problems of whoever calls this hook."""
+    if hook == "mooring_catalog_sources":
+        return source_kinds(plugins, CONTEXT)[1]
+    if hook == "mooring_exporters":
+        return exporters(plugins, CONTEXT)[1]
+    return collect(plugins, CONTEXT).problems
+
+
+@pytest.mark.parametrize(
+    "hook", [name for name in vars(hooks) if name.startswith("mooring_") and name != "mooring_mcp_servers"]
+)
+def test_r28_a_plugin_may_raise_in_any_hook_and_only_it_is_missed(hook: str) -> None:
+    """R28: one raising plugin does not stop boot; each hook, by a plugin that is a module."""
+    module = types.ModuleType("bad")
+    exec(RAISING.replace("HOOK", hook), vars(module))
+    (problem,) = asked(hook, {"bad": module, "good": Plugin([FakeLauncher("process")])})
+    assert problem.message == f'plugin "bad": {hook} failed: RuntimeError: boom'
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_each_call_of_a_hook_is_logged_when_tracing_is_on(caplog: pytest.LogCaptureFixture, trace: bool) -> None:
+    context = Context("/state", trace)
+    own, source = Plugin([FakeLauncher("process")], [lambda event: None]), SourcePlugin(FakeKind("one"))
+    with caplog.at_level(logging.INFO):
+        collect({"own": own}, context)
+        source_kinds({"source": source}, context)
+        exporters({"exporter": ExportPlugin(FakeExporter("one"))}, context)
+    said = [record.getMessage().rpartition(" in ")[0] for record in caplog.records]
+    assert said == trace * [
+        'plugin "own": mooring_launchers brought 1',
+        'plugin "own": mooring_event_sinks brought 1',
+        'plugin "source": mooring_catalog_sources brought 1',
+        'plugin "exporter": mooring_exporters brought 1',
+    ]
+
+
+def test_moorings_own_sinks_come_through_the_hook_and_are_not_switched_off() -> None:
+    failing: list[str] = []
+
+    def broken(event: Event) -> None:
+        failing.append(event.name)
+        raise OSError("the disk is full")
+
+    events = Events(collect({"mooring": Plugin(sinks=[broken])}, CONTEXT).sinks)
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            events.emit(Event("list.changed", 1.0))
+    assert len(failing) == 2
 
 
 def hook_with_unknown_argument() -> object:

@@ -36,12 +36,12 @@ def known(state: str) -> Installed | None:
     return kept if all(_same(plugin.files) for plugin in kept.plugins) else None
 
 
-def discover(state: str, disabled: Iterable[str] = (), trace: bool = False, keep: bool = True) -> Installed:
+def discover(state: str, disabled: Iterable[str] | None = None, trace: bool = False, keep: bool = True) -> Installed:
     """Look at all plugins, and keep what is found unless told not to; blocks. Raises nothing for a plugin's fault.
 
-    ``disabled``: names of plugins or of distributions, which are not imported."""
-    off = tuple(disabled)
+    ``disabled``: names of plugins or of distributions, which are not imported; None: those of last time."""
     before = _kept(state)
+    off = tuple(disabled) if disabled is not None else before.disabled if before else ()
     entries = list(_entry_points()) if any(map(_has_entry_points, folders())) else []
     plugins = tuple(_looked_at(entries, off, state, trace))
     brought = {server.name: plugin.name for plugin in plugins for server in plugin.servers}

@@ -57,8 +57,8 @@ def collect(plugins: Mapping[str, object], context: hooks.Context) -> Collected:
             if taken.setdefault(kind, plugin) != plugin
         )
         launchers.append(launcher)
-    sinks = [
-        _contained(plugin, sink)
+    sinks = [  # Mooring's own are not switched off: an audit that fails once must go on
+        sink if plugin == hooks.PROJECT else _contained(plugin, sink)
         for plugin, sink in _answers(manager.hook.mooring_event_sinks, context, callable, problems)
     ]
     guards = tuple(_answers(manager.hook.mooring_call_guards, context, callable, problems))

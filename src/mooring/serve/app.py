@@ -29,7 +29,7 @@ from mooring.launch.base import Launcher
 from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey, PinRow, ReloadReport
 from mooring.observe.audit import AuditLog
-from mooring.observe.events import Event, Events
+from mooring.observe.events import Event, Events, Sink
 from mooring.observe.redact import Redactor
 from mooring.observe.sinks import Metrics, describe, log_sink
 from mooring.relay import bridge
@@ -95,7 +95,11 @@ class App:
         self.logs = Logs(redact)
         self.redact = redact
         containers = Containers(keeper, self.home, lambda: self._gateway.engine, self._report)
-        self.builtin = Builtin(keeper, self._report, containers, lambda: self.litellm)
+        self.denials = Denials()
+        self.audit = AuditLog(self.home.audit_file, Audit(), redact) if self.home else None
+        """None for the library, which has no place for it."""
+        sinks: tuple[Sink, ...] = (log_sink, self.metrics, self.denials, *((self.audit,) if self.audit else ()))
+        self.builtin = Builtin(keeper, self._report, containers, sinks, lambda: self.litellm)
         self.remembered = Remembered(store, configuration.file, lambda: configuration.plugins.mark)
         configuration.plugins.own["mooring"] = self.builtin
         self._resolved = self.remembered.recall() or configuration.resolved()
@@ -104,12 +108,7 @@ class App:
         self.plugins = configuration.plugins.objects
         self.context = configuration.plugins.context
         self._guards = collected.guards
-        self.denials = Denials()
-        self.events = Events((log_sink, self.metrics, self.denials, *collected.sinks))
-        self.audit = AuditLog(self.home.audit_file, Audit(), redact) if self.home else None
-        """None for the library, which has no place for it."""
-        if self.audit:
-            self.events.sinks += (self.audit,)
+        self.events = Events(collected.sinks)
         self.telemetry: Otel | None = None
         """What sends traces and metrics to a collector, where there is one."""
         self.launchers: dict[str, Launcher] = collected.by_kind()

@@ -1,4 +1,4 @@
-"""Mooring's own launchers, catalog sources and exporters, registered through the same hooks as anybody else's."""
+"""Mooring's own launchers, event sinks, catalog sources and exporters: through the same hooks as anybody's."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from mooring.launch.base import Launcher, Report
 from mooring.launch.functions import FunctionsLauncher
 from mooring.launch.kept import Keeper
 from mooring.launch.lazily import Processes, Remotes
+from mooring.observe.events import Sink
 from mooring.plugins.hooks import Context, hookimpl
 from mooring.serve.containers import Containers
 
@@ -26,17 +27,24 @@ class Builtin:
         keeper: Keeper,
         report: Report,
         containers: Containers,
+        sinks: Sequence[Sink] = (),
         litellm: Callable[[], LiteLLM] | None = None,
     ) -> None:
         self.functions = FunctionsLauncher()
         self.containers = containers
         self._launchers = (Processes(keeper, report), containers, Remotes(), self.functions)
+        self._sinks = sinks
         self._exporters = [LiteLLMExporter(litellm)] if litellm else []
 
     @hookimpl
     def mooring_launchers(self, context: Context) -> Sequence[Launcher]:
         """Processes, containers, remotes, and functions of this process."""
         return self._launchers
+
+    @hookimpl
+    def mooring_event_sinks(self, context: Context) -> Sequence[Sink]:
+        """Log, metrics, what guards refused, and the audit log."""
+        return self._sinks
 
     @hookimpl
     def mooring_catalog_sources(self, context: Context) -> Sequence[SourceKind]:
