@@ -276,12 +276,8 @@ REQUIRING = (
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("installer", ["uv", "pip"])
-async def test_r29_what_a_server_requires_is_installed_for_it_alone(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, installer: str
-) -> None:
+async def test_r29_what_a_server_requires_is_installed_for_it_alone(site: Site, tmp_path: Path) -> None:
     """R29: declared packages are had, once for all who want the same; what cannot be had is told."""
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent) if installer == "uv" else "/nowhere")
     package = site.install(REQUIRING.format("cowsay==6.1"))
     (package / "mcp.py").write_text(
         VOICE_SERVER.replace('f"{path}: {voice_plugin.Plugin.name}"', "__import__('cowsay').__version__")
@@ -289,7 +285,7 @@ async def test_r29_what_a_server_requires_is_installed_for_it_alone(
 
     async def made(found: Daemon) -> int:
         """How often an environment was made."""
-        lines = [line for name in ("voice", "again") for line in await found.mooring.logs(name)]
+        lines = [line for name in ("voice", "again") for line in await found.mooring.logs(name, 2000)]
         return sum("making an environment for cowsay==6.1" in line for line in lines)
 
     async with daemon(tmp_path, {}, **HOST) as found:
@@ -297,8 +293,6 @@ async def test_r29_what_a_server_requires_is_installed_for_it_alone(
         assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"
         assert await text(found.mooring, "again_transcribe_voice", path="") == "6.1"
         assert await made(found) == 1
-        logged = "\n".join([*await found.mooring.logs("voice"), *await found.mooring.logs("again")])
-        assert ("Using CPython" in logged) == (installer == "uv")
         (environment,) = (tmp_path / "state" / "plugins" / "environments").iterdir()
         await found.mooring.restart("voice")
         assert await text(found.mooring, "voice_transcribe_voice", path="") == "6.1"

@@ -42,7 +42,7 @@ async def ready(
         said(f"[mooring] making an environment for {', '.join(environment.requirements)}")
         await asyncio.to_thread(shutil.rmtree, environment.folder, True)
         os.makedirs(os.path.dirname(environment.folder), mode=0o700, exist_ok=True)
-        for argv in _steps(environment):
+        for argv in steps(environment):
             await _step(keeper, argv, server, said)
         _complete(environment)
 
@@ -51,7 +51,7 @@ def _whole(environment: Environment) -> bool:
     return os.path.exists(os.path.join(environment.folder, MARKER))
 
 
-def _steps(environment: Environment) -> list[tuple[str, ...]]:
+def steps(environment: Environment) -> list[tuple[str, ...]]:
     """The commands that make it: with uv where there is one, which takes a tenth of the time."""
     python = os.path.join(environment.folder, "bin", "python")
     env = child_environment({}, {}, os.environ)
