@@ -119,23 +119,45 @@ async def test_r29_a_workspace_that_names_a_removed_plugin_goes_on_without_it(
         assert "is not installed" in row.reason
 
 
-def test_r30_the_templates_project_passes_its_own_tests(venv: Venv, project: Path) -> None:
-    """R30: a plugin template generates a project that passes its own tests."""
+@pytest.mark.parametrize("name", ["greeter", "3d-printing_of-many_parts"])
+def test_r30_the_templates_project_is_clean(venv: Venv, tmp_path: Path, name: str) -> None:
+    """R30: for every name that a server may have."""
+    folder = tmp_path / "project"
+    assert venv.mooring(tmp_path, "plugins", "new", name, "--into", str(folder)).returncode == 0
+    for check in (("check",), ("format", "--check")):
+        argv = [sys.executable, "-m", "ruff", *check, str(folder)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_r30_the_commands_of_the_templates_readme_work(venv: Venv, project: Path, tmp_path: Path) -> None:
+    """R30: its own tests among them; as they are written, one after the other."""
+    home, programs = tmp_path / "home", tmp_path / "programs"
+    for folder in (home, programs):
+        folder.mkdir()
+    write_config(home / "mooring.toml", {}, **HOST)
+    for program in ("mooring", "pytest", "ruff"):
+        file = programs / program
+        file.write_text(f'#!/bin/sh\nexec {venv.python} -m {program} "$@"\n')
+        file.chmod(0o755)
+    env = {**os.environ, "MOORING_HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "PYTEST_ADDOPTS": ""}
+    lines = [line.strip() for line in (project / "README.md").read_text().splitlines() if line.startswith("    ")]
+    install, *commands = (line.partition("#")[0].strip() for line in lines)
+    assert install == "pip install -e '.[test]'"
+    assert len(commands) == 5
     venv.install(project)
     try:
-        done = subprocess.run(
-            [venv.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(project)],
-            cwd=project,
-            env={**os.environ, "PYTEST_ADDOPTS": ""},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            check=False,
-        )
+        for command in commands:
+            argv = ("/bin/sh", "-c", command)
+            done = subprocess.run(
+                argv, cwd=project, env=env, capture_output=True, text=True, timeout=LIMIT, check=False
+            )
+            assert done.returncode == 0, command + done.stdout + done.stderr
+        assert done.stdout == "Hello, Ada!\n"
     finally:
+        venv.mooring(home, "stop")
         venv.uninstall("mooring-greeter")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "2 passed" in done.stdout
 
 
 def test_the_template_writes_over_nothing_and_takes_names_of_servers_only(venv: Venv, tmp_path: Path) -> None:
@@ -143,8 +165,9 @@ def test_the_template_writes_over_nothing_and_takes_names_of_servers_only(venv: 
     (tmp_path / "there" / "file").touch()
     done = venv.mooring(tmp_path, "plugins", "new", "greeter", "--into", str(tmp_path / "there"))
     assert (done.returncode, "is not empty" in done.stderr) == (2, True)
-    done = venv.mooring(tmp_path, "plugins", "new", "Not Valid", "--into", str(tmp_path / "new"))
-    assert done.returncode == 2
+    for name in ("Not Valid", "ends-with-"):
+        done = venv.mooring(tmp_path, "plugins", "new", name, "--into", str(tmp_path / "new"))
+        assert done.returncode == 2
     assert not (tmp_path / "new").exists()
 
 

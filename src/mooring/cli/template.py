@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from mooring import __version__
-from mooring.config.names import server_fault
+from mooring.config.names import prefix_of, server_fault
 from mooring.errors import ConfigError
 
 
@@ -13,6 +13,8 @@ def written(name: str, into: str | None) -> tuple[str, tuple[str, ...]]:
     """Write it into a folder that is not there yet or empty; the folder and the files in it. Raises ConfigError."""
     if fault := server_fault(name):
         raise ConfigError(fault)
+    if not name[-1].isalnum():
+        raise ConfigError(f'"{name}" cannot be the end of a package\'s name: let it end with a letter or a digit')
     folder = os.path.abspath(into or f"mooring-{name}")
     if os.path.isdir(folder) and os.listdir(folder):
         raise ConfigError(f"{folder} is not empty; name another folder with --into")
@@ -27,12 +29,13 @@ def written(name: str, into: str | None) -> tuple[str, tuple[str, ...]]:
 
 def project(name: str) -> dict[str, str]:
     """Its files. Pure."""
-    package = f"mooring_{name.replace('-', '_')}"
+    module = prefix_of(name)
+    capitals = "".join(part.capitalize() for part in module.split("_"))
     words = {
         "NAME": name,
-        "PACKAGE": package,
-        "CLASS": "".join(part.capitalize() for part in package.removeprefix("mooring_").split("_")) + "Plugin",
-        "MODULE": package.removeprefix("mooring_"),
+        "PACKAGE": f"mooring_{module}",
+        "CLASS": f"{'Plugin' if module[0].isdigit() else ''}{capitals}Plugin",
+        "MODULE": module,
         "RELEASE": ".".join(__version__.split(".")[:2]),
     }
     files: dict[str, str] = {}
@@ -56,22 +59,26 @@ requires-python = ">=3.11"
 dependencies = ["mooring>=@RELEASE@", "mcp>=2.3"]
 
 [project.optional-dependencies]
-test = ["pytest>=8"]
+test = ["pytest>=8", "ruff>=0.12"]
 
 [project.entry-points."mooring.plugins"]
 @NAME@ = "@PACKAGE@:@CLASS@"
 
 [tool.hatch.build.targets.wheel]
 packages = ["src/@PACKAGE@"]
+
+[tool.ruff]
+line-length = 120
 """,
     "README.md": """# mooring-@NAME@
 
 A plugin for [Mooring](https://github.com/mooring/mooring) that brings the MCP server `@NAME@`.
 
     pip install -e '.[test]'     # where Mooring is installed
-    pytest                       # its own tests
+    ruff check . && pytest       # its own tests
     mooring plugins              # what Mooring found
-    mooring reload               # a daemon that runs takes it up
+    mooring ps                   # what the daemon runs; starts it when it is not running
+    mooring reload               # it takes up what was installed, edited or removed
     mooring call @MODULE@_greet '{"name": "Ada"}'
 
 Every workspace with `mcp_servers = ["*"]` or `["@NAME@"]` has its tools. Where there is a container engine it runs in a
@@ -145,11 +152,13 @@ def test_the_server_answers() -> None:
 def test_its_tool_can_be_called_through_mooring(tmp_path: Path) -> None:
     async def main() -> None:
         workspaces = {"w": {"mcp_servers": ["@NAME@"]}}
-        async with daemon(tmp_path, {}, workspaces, plugins={"run": "host"}) as running:
-            async with await running.client("w") as client:
-                await client.open()
-                answer = await client.call("@MODULE@_greet", {"name": "Ada"})
-                assert answer["content"][0]["text"] == "Hello, Ada!"
+        async with (
+            daemon(tmp_path, {}, workspaces, plugins={"run": "host"}) as running,
+            await running.client("w") as client,
+        ):
+            await client.open()
+            answer = await client.call("@MODULE@_greet", {"name": "Ada"})
+            assert answer["content"][0]["text"] == "Hello, Ada!"
 
     asyncio.run(main())
 ''',

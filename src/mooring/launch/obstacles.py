@@ -70,7 +70,7 @@ def elsewhere(launch: Container) -> str:
         return ""
     return (
         "\nA server of a plugin runs in a container where an engine is installed. Another image: [plugins] image; "
-        'on this machine, without a container: [plugins] run = "host".'
+        'on this machine, without a container: [plugins] run = "host"'
     )
 
 
