@@ -6,30 +6,28 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from unittest.mock import patch
 
 from mooring.testing import containers, wait_for
-
-_MIRROR = "60-mooring-tests-mirror.conf"
 
 
 @contextmanager
 def mirrored(engine: str, address: str) -> Iterator[str]:
     """As long as the block lasts ``engine`` asks ``address`` first for what is on docker.io. Yields why that cannot be;
     "" when it can."""
-    if os.geteuid() != 0:
-        yield "the settings of the engines can be changed by root only"
-    elif engine == "podman":
-        file = Path("/etc/containers/registries.conf.d", _MIRROR)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        mirror = f'[[registry.mirror]]\nlocation = "{address}"\ninsecure = true\n'
-        file.write_text(f'[[registry]]\nprefix = "docker.io"\nlocation = "docker.io"\n{mirror}')
-        try:
-            yield ""
-        finally:
-            file.unlink()
+    if engine == "podman":
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "registries.conf")
+            mirror = f'[[registry.mirror]]\nlocation = "{address}"\ninsecure = true\n'
+            file.write_text(f'[[registry]]\nprefix = "docker.io"\nlocation = "docker.io"\n{mirror}')
+            with patch.dict(os.environ, CONTAINERS_REGISTRIES_CONF=str(file)):
+                yield ""
+    elif os.geteuid() != 0:
+        yield "the settings of dockerd can be changed by root only"
     else:
         file = Path("/etc/docker/daemon.json")
         before = file.read_text() if file.exists() else None

@@ -41,8 +41,8 @@ def transcribe_voice(path: str) -> dict[str, str]:
     return {"heard": path, "code": __file__, "path": os.environ["PYTHONPATH"], "extra": extra}
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        server.run("streamable-http", host="0.0.0.0", port=int(sys.argv[1]))
+    if sys.argv[-1].isdigit():
+        server.run("streamable-http", host="0.0.0.0", port=int(sys.argv[-1]))
     else:
         server.run("stdio")
 """
@@ -87,7 +87,7 @@ async def listed(daemon: Daemon, server: str = "voice") -> None:
 
     async def known() -> bool:
         rows = await daemon.rows(server)
-        assert all(row.state != "backoff" for row in rows), rows[0].reason
+        assert all(row.state != "backoff" for row in rows), [row.reason for row in rows]
         return all(row.tools for row in rows)
 
     await wait_for(known, BUILT, 0.05)
