@@ -2,12 +2,13 @@
 
 ``async with mooring.open(config) as m`` runs the parts in this process; ``async with mooring.connect() as m`` attaches
 to the daemon. Both give the same object; only functions of this process can be added in the first case alone.
+Agents run in this process in both cases, and have the daemon's servers in the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -32,6 +33,8 @@ class Control(Protocol):
     """Carries a verb to where it runs: into this process, or to the daemon."""
 
     async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any: ...
+
+    def agents(self, handler: Handler, models: Mapping[str, Any]) -> AbstractAsyncContextManager[AgentPool]: ...
 
 
 class Tool:
@@ -286,16 +289,14 @@ class Mooring:
     async def agents(
         self, handler: Handler | None = None, models: Mapping[str, Any] | None = None
     ) -> AsyncGenerator[AgentPool]:
-        """The agents of the configuration, to run them in this process. Only after ``open``.
+        """The agents of the configuration, to run them in this process; after ``connect`` with the servers of the
+        daemon, which are shared and audited there.
 
         ``handler`` answers what they and their servers ask; without one it is declined. ``models``: models of native
         agents that were made here, by the name that ``model`` gives them."""
-        opened = getattr(self._control, "agents", None)
-        if opened is None:
-            raise ConfigError("Agents can be run only by a Mooring that was opened in this process.")
         from mooring.agents.handler import Handler as Answers
 
-        async with opened(handler or Answers(), models or {}) as pool:
+        async with self._control.agents(handler or Answers(), models or {}) as pool:
             yield pool
 
 

@@ -51,6 +51,8 @@ class Principal(msgspec.Struct, frozen=True):
     """The key's name in its workspace; the configuration may hold a policy for it."""
     bare: bool = False
     """It came by the endpoint of its one variant (``/s/<variant>/mcp``), where names have no prefix."""
+    ours: bool = False
+    """It is another Mooring of this user, which asks a person itself where one has to agree."""
 
 
 class Facts(msgspec.Struct, frozen=True):

@@ -205,6 +205,16 @@ async def test_the_endpoint_of_a_variant_wants_a_key_that_is_restricted_to_it(do
     assert texts == {str(Refused())}
 
 
+async def test_another_mooring_of_this_user_opens_each_variant_of_its_workspace_and_no_other(door: Door) -> None:
+    door.workspaces["alice"] = Workspace("alice", (Mount("alice", "git", "git", "git"),))
+    ours, lent = (door.keys.lend("alice", "run", ours=ours) for ours in (True, False))
+    principal = door.login(f"Bearer {ours.key}", None, "git", HERE)
+    assert (principal.variant, principal.bare, principal.ours) == ("git", True, True)
+    for key, variant in ((ours, "time"), (lent, "git")):
+        with pytest.raises(Refused):
+            door.login(f"Bearer {key.key}", None, variant, HERE)
+
+
 async def test_nobody_is_anonymous_at_the_endpoint_of_a_variant(door: Door) -> None:
     door.workspaces = {"open": Workspace("open", (Mount("open", "git", "git", "git"),), anonymous=True)}
     with pytest.raises(Unauthenticated):

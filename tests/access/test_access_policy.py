@@ -134,6 +134,13 @@ def test_a_refusal_names_the_rule() -> None:
     assert decide(Principal("k", "w"), "call", about, (other,)).reason == "no allow rule of the policy of w covers it"
 
 
+def test_another_mooring_of_this_user_has_asked_a_person_itself() -> None:
+    about = About("tool", "a", "a", "a_rm", "rm", confirm=True)
+    policy = Policy("p", confirm=(Rule(),))
+    assert decide(Principal("k", "w"), "call", about, (policy,)).confirm
+    assert not decide(Principal("k", "w", ours=True), "call", about, (policy,)).confirm
+
+
 def test_a_policy_that_only_counts_holds_nothing_back() -> None:
     assert unrestricted((Policy("p", rate=Rate(1)),))
     assert not unrestricted((Policy("p", confirm=(Rule(),)),))

@@ -161,11 +161,12 @@ class Keys:
             )
             return NewKey(key=token, id=row.id, workspace=workspace)
 
-    def lend(self, workspace: str, name: str) -> NewKey:
-        """Make a key that is held in memory only, for as long as something runs; ``take_back`` ends it."""
+    def lend(self, workspace: str, name: str, *, ours: bool = False) -> NewKey:
+        """Make a key that is held in memory only, for as long as something runs; ``take_back`` ends it. ``ours``: see
+        ``Principal``."""
         token = _new_token()
         row = KeyRow(id=_new_id(), workspace=workspace, name=name, created_at=self._clock())
-        self._remember(_hash(token), row)
+        self._remember(_hash(token), row, ours)
         self._emit("key.created", row)
         return NewKey(key=token, id=row.id, workspace=workspace)
 
@@ -212,11 +213,11 @@ class Keys:
                 self._emit("key.expired", row)
         return min((at - now for at, _ in ends if at > now), default=None)
 
-    def _remember(self, hashed: bytes, row: KeyRow) -> None:
+    def _remember(self, hashed: bytes, row: KeyRow, ours: bool = False) -> None:
         self._rows[row.id] = row
         self.changed.set()
         if not row.revoked:
-            self._known[hashed[:8]] = _Known(hashed, row, _principal(row))
+            self._known[hashed[:8]] = _Known(hashed, row, _principal(row, ours))
 
     def _forget(self, key_id: str) -> None:
         """The key's token is worth nothing from here on."""
@@ -260,8 +261,8 @@ class Keys:
         self.events.emit(Event(name, self._clock(), row.workspace, data={"key": row.id, "name": row.name, **more}))
 
 
-def _principal(row: KeyRow) -> Principal:
-    return Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name)
+def _principal(row: KeyRow, ours: bool = False) -> Principal:
+    return Principal(row.id, row.workspace, row.scopes, row.variant, row.tools, row.name, ours=ours)
 
 
 def _limits(row: KeyRow) -> dict[str, object]:

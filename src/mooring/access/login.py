@@ -89,13 +89,14 @@ class Login:
             self._fail(rejected.error, str(rejected), peer, rejected.principal)
 
     def _bare(self, principal: Principal, variant: str, peer: str) -> Principal:
-        """The principal at the endpoint of one variant, which is for keys that are restricted to it."""
-        if principal.variant != variant:
+        """The principal at the endpoint of one variant, which is for keys that are restricted to it, and for our own
+        processes."""
+        if principal.variant != variant and not (principal.ours and principal.variant is None):
             self._fail(Refused(), "the key is not restricted to the variant of the path", peer, principal)
         mounts = self._workspaces()[principal.workspace].mounts
         if not any(mount.variant == variant for mount in mounts):
             self._fail(Refused(), "the key's variant is not in its workspace", peer, principal)
-        return msgspec.structs.replace(principal, bare=True)
+        return msgspec.structs.replace(principal, bare=True, variant=variant)
 
     def _anonymous(self, workspace: str | None, variant: str | None, peer: str) -> Principal:
         """The principal of a request without credentials, where the workspace allows that from this machine."""

@@ -82,13 +82,13 @@ def decide(principal: Principal, scope: Scope, about: About, policies: Iterable[
         return Decision(False, about.blocked, ground="unapproved")
     if refusal := held_back(principal, scope, about.variant, about.kind, about.advertised):
         return Decision(False, refusal, ground="key")
-    confirm = about.confirm
+    confirm = about.confirm and not principal.ours
     for policy in policies:
         if (number := _first(policy.deny, about)) is not None:
             return Decision(False, f"deny[{number}] of {policy.name}", ground="rule")
         if policy.allow and _first(policy.allow, about) is None:
             return Decision(False, f"no allow rule of {policy.name} covers it", ground="rule")
-        confirm = confirm or _first(policy.confirm, about) is not None
+        confirm = confirm or (not principal.ours and _first(policy.confirm, about) is not None)
     return CONFIRM if confirm and about.kind == "tool" else ALLOWED
 
 

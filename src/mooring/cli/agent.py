@@ -14,12 +14,14 @@ from mooring.cli import configured
 from mooring.cli.output import json_option, print_json, print_table, say, visible
 from mooring.config import report
 from mooring.config.home import Home
+from mooring.errors import DaemonAbsent
 from mooring.nouns import AgentServerRow
 from mooring.nouns_check import AgentReport
 
 if TYPE_CHECKING:
     from mooring.agents.events import AnyEvent
     from mooring.agents.handler import Approval, Verdict
+    from mooring.facade import Mooring
 
 
 @click.group()
@@ -50,8 +52,8 @@ def run(name: str, prompt: str, as_json: bool) -> None:
     """Run agent NAME with PROMPT and print what happens as it comes.
 
     NAME may be a team: then each member gets the prompt. "-" reads the prompt from stdin. The agent runs in this
-    process, with servers of its own, and everything it started ends with it. Calls that need approval are asked for on
-    a terminal and not made without one. Exit 1 unless every run came to its end.
+    process and ends with it. It has the servers of the daemon when one is running, else servers of its own. Calls that
+    need approval are asked for on a terminal and not made without one. Exit 1 unless every run came to its end.
     """
     given = sys.stdin.read() if prompt == "-" else prompt
     try:
@@ -63,14 +65,12 @@ def run(name: str, prompt: str, as_json: bool) -> None:
 
 async def _run(name: str, prompt: str, as_json: bool) -> bool:
     """Whether all runs were done."""
-    import mooring
     from mooring.agents.events import Finished
     from mooring.agents.handler import Handler
 
     handler = Handler(approve=_approve if sys.stdin.isatty() else None)
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(mooring.open(Home.locate().config_file))
-        pool = await stack.enter_async_context(opened.agents(handler))
+        pool = await stack.enter_async_context((await _mooring(stack)).agents(handler))
         if name in pool.teams and name not in pool.names:
             runs = pool.team(name).stream(prompt)
         else:
@@ -81,6 +81,16 @@ async def _run(name: str, prompt: str, as_json: bool) -> bool:
                 _show(event, as_json)
                 done = done and (not isinstance(event, Finished) or event.stop == "done")
         return done
+
+
+async def _mooring(stack: AsyncExitStack) -> Mooring:
+    """The daemon's servers, or without a daemon those of this process."""
+    import mooring
+
+    try:
+        return await stack.enter_async_context(mooring.connect())
+    except DaemonAbsent:
+        return await stack.enter_async_context(mooring.open(Home.locate().config_file))
 
 
 def _show(event: AnyEvent, as_json: bool) -> None:

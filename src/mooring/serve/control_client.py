@@ -45,7 +45,8 @@ class RemoteError(MooringError):
 class ControlClient:
     """One connection; verbs one after the other or at the same time."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, home: Home, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._home = home
         self._reader = reader
         self._writer = writer
         self._waiting: dict[int, tuple[asyncio.Future[Any], Heard | None]] = {}
@@ -70,6 +71,12 @@ class ControlClient:
             raise DaemonAbsent("The Mooring daemon went away.") from None
         finally:
             self._waiting.pop(number, None)
+
+    def agents(self, handler: Any, models: Any) -> Any:
+        """See ``facade.Mooring.agents``: they run here, their servers in the daemon."""
+        from mooring.serve.borrowed import agents
+
+        return agents(self._home, handler, models)
 
     async def listen(self) -> None:
         """Read until the daemon goes away."""
@@ -112,7 +119,7 @@ async def connected(home: Home | None = None) -> AsyncGenerator[ControlClient, N
         reader, writer = await asyncio.open_unix_connection(str(place.socket), limit=LINE_LIMIT)
     except OSError:
         raise DaemonAbsent from None
-    client = ControlClient(reader, writer)
+    client = ControlClient(place, reader, writer)
     listening = asyncio.create_task(client.listen())
     try:
         yield client

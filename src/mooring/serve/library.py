@@ -6,13 +6,14 @@ Behind ``mooring.open``. Ends with its block, and every server with it.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from mooring.config.home import Home
+from mooring.config.plan import Plan
 from mooring.config.secrets import Secrets
 from mooring.errors import ConfigError
 from mooring.launch.kept import Keeper
@@ -24,18 +25,23 @@ from mooring.store.sqlite import MEMORY, SqliteStore
 
 
 @asynccontextmanager
-async def opened(config: str | Path | Mapping[str, Any]) -> AsyncGenerator[Verbs, None]:
-    """Verbs over parts that run here. Raises ConfigError."""
+async def opened(
+    config: str | Path | Mapping[str, Any], user: Home | None = None, placed: Callable[[Plan], Plan] | None = None
+) -> AsyncGenerator[Verbs, None]:
+    """Verbs over parts that run here. ``user``: the home whose secrets are meant; ``placed``: see ``serve.reload``.
+    Raises ConfigError."""
     async with AsyncExitStack() as stack:
         own = Path(stack.enter_context(TemporaryDirectory(prefix="mooring-")))
         # Secret references resolve as in the daemon of this user.
-        home = Home(str(own), Home.locate().state, str(own))
+        home = Home(str(own), (user or Home.locate()).state, str(own))
         file, texts = _source(config, own)
         redact = Redactor()
         secrets = Secrets(home, found=redact.add)
         keeper = await stack.enter_async_context(Keeper())
         store = await stack.enter_async_context(SqliteStore(MEMORY))
-        app = App(Configuration(file, secrets, None, texts), store, secrets, keeper, redact)
+        configuration = Configuration(file, secrets, None, texts)
+        configuration.placed = placed
+        app = App(configuration, store, secrets, keeper, redact)
         await app.start(stack)
         app.look()
         yield app.verbs

@@ -59,6 +59,8 @@ class Configuration:
         self.plugins = Plugins(secrets.state)
         self.edited: Callable[[Loaded], Loaded] | None = None
         """What was changed at run time, beside the files: servers that agents were given, members of teams."""
+        self.placed: Callable[[Plan], Plan] | None = None
+        """Puts servers of a running daemon in the place of own ones."""
         self._secrets = secrets
         self._texts = texts
 
@@ -77,7 +79,8 @@ class Configuration:
             loaded = self.edited(loaded)
         self._secrets.resolvers = self.plugins.collected.resolvers
         plan = resolve(loaded, fingerprint=self._secrets.fingerprint, unsupported=unsupported)
-        return msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugins.problems))
+        plan = msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugins.problems))
+        return plan if self.placed is None else self.placed(plan)
 
 
 def changes_report(old: Plan, new: Plan) -> ReloadReport:

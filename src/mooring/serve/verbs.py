@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +69,9 @@ class Verbs:
             "approvals": self.approvals,
             "approve": self.approve,
             "approval_revoke": self.approval_revoke,
+            "lend": self.lend,
         }
-        self._streaming = {"call", "logs", "catalog_refresh", "add", "exec"}
+        self._streaming = {"call", "logs", "catalog_refresh", "add", "exec", "lend"}
 
     async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any:
         """Run a verb by name. Raises MooringError."""
@@ -197,6 +198,18 @@ class Verbs:
             msgspec.convert(tools, tuple[str, ...]),
             replace=replace,
         )
+
+    async def lend(self, heard: Heard | None = None) -> None:
+        """Lend the servers of all agents to a process that runs them; see ``serve.borrowed``."""
+        from mooring.serve.borrowed import lend
+
+        if heard is not None:
+            await lend(self._app, heard)
+
+    def redact(self, secrets: Iterable[str]) -> None:
+        """Library only: values that are to be seen nowhere."""
+        for secret in secrets:
+            self._app.redact.add(secret)
 
     async def key_list(self, workspace: str | None = None) -> list[KeyRow]:
         return self._app.keys.rows(workspace, self._app.plan.workspaces)
