@@ -17,6 +17,7 @@ BINARIES = {
 """Programs that are a native binary, in a package for each platform."""
 SCRIPTS = {
     "Claude Agent": "@agentclientprotocol/claude-agent-acp/dist/index.js",
+    "Codex ACP": "@agentclientprotocol/codex-acp/dist/index.js",
     "Gemini CLI": "@google/gemini-cli/bundle/gemini.js",
     "MCP Inspector": "@modelcontextprotocol/inspector/clients/launcher/build/index.js",
 }

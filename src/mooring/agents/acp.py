@@ -4,7 +4,7 @@ A session gets its servers when it begins, Mooring among them as a command that 
 what they are told on command lines of their own. When servers change, the session is closed and resumed with the new
 ones, where the agent can do that, and the conversation goes on; other agents follow Mooring's changed lists, and that
 is watched. A server that an agent cannot take goes through Mooring instead of being dropped.
-Source: agent-client-protocol 0.12; what claude-agent-acp 0.100 and Gemini CLI 0.61 were seen to do.
+Source: agent-client-protocol 0.12; what claude-agent-acp 0.100, codex-acp 2.6 and Gemini CLI 0.61 were seen to do.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Host:
         """Where events go; None between runs, such as while a conversation is played back."""
         self.offered: frozenset[str] = frozenset()
         """Names of Mooring's tools, by which its calls are known."""
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
+        """Calls by their id: the tool of Mooring that each is of, "" for the program's own."""
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         """Something happened."""
@@ -103,13 +104,21 @@ class Host:
         """Nothing to do."""
 
     def _ours(self, call: _Update) -> str:
-        return acp_servers.named(call.title or "", self.offered) if call.kind in (None, "other") else ""
+        """The tool of Mooring that a call is of; "" for the program's own. What was said first holds."""
+        if call.tool_call_id in self._told:
+            return self._told[call.tool_call_id]
+        title = call.title or ""
+        told = acp_servers.told(title, _given(call), self.offered)
+        return told or (acp_servers.named(title, self.offered) if call.kind in (None, "other") else "")
 
     def _called(self, call: _Update) -> None:
         """Some agents tell of a call when it begins, some when they ask, some when it is over."""
         if self.tell is not None and call.tool_call_id not in self._told and call.title:
-            self._told.add(call.tool_call_id)
-            self.tell(ToolCall(id=call.tool_call_id, tool=self._ours(call) or call.title, arguments=_given(call)))
+            name = self._told[call.tool_call_id] = self._ours(call)
+            given = _given(call)
+            if acp_servers.told(call.title, given, self.offered):
+                given = given["arguments"] or {}
+            self.tell(ToolCall(id=call.tool_call_id, tool=name or call.title, arguments=given))
 
 
 class AcpDriver:
@@ -156,8 +165,10 @@ class AcpDriver:
         elif self._resumes:
             if self._closes:  # a session that lives keeps its servers, with some agents
                 await self._asked(self._agent.close_session(self._session), HELLO_LIMIT)
+            self._seat.looked.clear()
             again = self._agent.resume_session(session_id=self._session, cwd=self._folder(), mcp_servers=servers)
             await self._asked(again, HELLO_LIMIT)
+            await self._looked()
         else:
             await self._noticed(servers)
         self._given = servers
@@ -167,6 +178,10 @@ class AcpDriver:
         if servers != self._given:
             fresh = [s.server for s in self._seat.agent.direct if s.prefix not in {given.name for given in self._given}]
             await self._seat.through_mooring(fresh, "a running session of this agent takes no further servers")
+        await self._looked()
+
+    async def _looked(self) -> None:
+        """Wait until the agent has asked for its lists: until then it would begin a turn with those of before."""
         try:
             async with asyncio.timeout(LOOK_LIMIT):
                 await self._seat.looked.wait()
@@ -249,4 +264,7 @@ def _given(call: _Update) -> dict[str, Any]:
 
 def _content(update: _Update) -> str:
     blocks = [block.content.model_dump() for block in update.content or () if block.type == "content"]
+    raw = update.raw_output
+    if not blocks and isinstance(raw, dict) and isinstance(raw.get("result"), dict):  # pyright: ignore[reportUnknownMemberType]
+        return shown(cast("dict[str, Any]", raw["result"]))
     return shown({"content": blocks})

@@ -6,7 +6,8 @@ are there, lists also when they are empty, and commands are absolute. Source: AC
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from acp.schema import AcpMcpServer, EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 
@@ -50,6 +51,13 @@ def named(title: str, offered: frozenset[str]) -> str:
         if name in offered and title == form.format(name):
             return name
     return ""
+
+
+def told(title: str, given: Mapping[str, Any], offered: frozenset[str]) -> str:
+    """The same for codex-acp, which has one kind for commands and for calls of servers: by what it alone writes as the
+    input of the latter. A command has other members, whatever a model writes into it."""
+    ours = given.keys() == {"server", "tool", "arguments"} and given["server"] == SERVER and given["tool"] in offered
+    return given["tool"] if ours and title == f"mcp.{SERVER}.{given['tool']}" else ""
 
 
 def _env(env: dict[str, str]) -> list[EnvVariable]:
