@@ -39,13 +39,16 @@ async def scripted(model: Model) -> AsyncGenerator[OpenAIChatModel]:
 
 
 @asynccontextmanager
-async def serving(agent: Pydantic[Any, Any], tokens: list[str] | None = None) -> AsyncGenerator[str]:
-    """The URL of an AG-UI server that runs an agent; ``tokens`` gets what it was sent in ``X-Token``."""
+async def serving(
+    agent: Pydantic[Any, Any], tokens: list[str] | None = None, **given: Any
+) -> AsyncGenerator[str]:
+    """The URL of an AG-UI server that runs an agent; ``tokens`` gets what it was sent in ``X-Token``, ``given`` is for
+    the adapter."""
 
     async def run(request: Request) -> Response:
         if tokens is not None:
             tokens.append(request.headers.get("x-token", ""))
-        return await AGUIAdapter.dispatch_request(request, agent=agent)
+        return await AGUIAdapter.dispatch_request(request, agent=agent, **given)
 
     app = Starlette(routes=[Route("/", run, methods=["POST"])])
     with socket.socket() as sock:
@@ -91,9 +94,23 @@ async def claude(folder: Path, model: Model) -> AsyncGenerator[dict[str, Any]]:
 async def codex_app_server(folder: Path, model: Model) -> AsyncGenerator[dict[str, Any]]:
     """Codex."""
     place = Place(folder)
-    place.write(".codex/config.toml", codex.configuration(model.url, {}))
-    env = {"HOME": str(place.home), "CODEX_HOME": str(place.home / ".codex"), "MODEL_KEY": "dummy"}
+    env = _codex_home(place, codex.configuration(model.url, {}))
     yield {"type": "codex", "command": program(codex.NAME), "cwd": str(place.work), "env": env}
+
+
+def _codex_home(place: Place, text: str) -> dict[str, str]:
+    place.write(".codex/config.toml", text)
+    return {"HOME": str(place.home), "CODEX_HOME": str(place.home / ".codex"), "MODEL_KEY": "dummy"}
+
+
+@asynccontextmanager
+async def codex_acp(folder: Path, model: Model) -> AsyncGenerator[dict[str, Any]]:
+    """Codex behind the Agent Client Protocol; it tells of a call's server and tool apart, and resumes sessions."""
+    place = Place(folder)
+    # By itself it writes its whole environment into a file.
+    text = codex.configuration(model.url, {}).replace("plugins = false", "plugins = false\nshell_snapshot = false")
+    env = {**_codex_home(place, text), "NO_BROWSER": "1", "INITIAL_AGENT_MODE": "agent-full-access"}
+    yield {"type": "acp", "command": program("Codex ACP"), "cwd": str(place.work), "env": env}
 
 
 @asynccontextmanager
@@ -117,6 +134,14 @@ async def gemini_acp(folder: Path, model: Model) -> AsyncGenerator[dict[str, Any
     yield {"type": "acp", "command": command, "cwd": str(place.work), "env": {**env, **quiet}}
 
 
-PROGRAMS: tuple[Kind, ...] = (claude, codex_app_server, claude_acp, gemini_acp)
+class Talk(Model):
+    """The scripted model, of whose turns those do not count in which codex-acp wanted a title for the conversation."""
+
+    @property
+    def turns(self) -> list[Recorded]:
+        return [turn for turn in super().turns if "very short title" not in str(turn.body)]
+
+
+PROGRAMS: tuple[Kind, ...] = (claude, codex_app_server, claude_acp, codex_acp, gemini_acp)
 """Agents with an MCP client of their own."""
 KINDS: tuple[Kind, ...] = (native, ag_ui, *PROGRAMS)

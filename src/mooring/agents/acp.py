@@ -22,7 +22,11 @@ from acp.schema import (
     AgentThoughtChunk,
     AllowedOutcome,
     ClientCapabilities,
+    CreateElicitationResponse,
+    DeclineElicitationResponse,
     DeniedOutcome,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
     Implementation,
     InitializeResponse,
     PermissionOption,
@@ -32,6 +36,7 @@ from acp.schema import (
     ToolCallStart,
     ToolCallUpdate,
 )
+from pydantic import TypeAdapter
 
 from mooring import __version__
 from mooring.agents import acp_servers
@@ -53,6 +58,7 @@ SETTLE = 0.3
 """Seconds that it has then to take them up: nothing tells when it has."""
 
 _log = logging.getLogger("mooring")
+_elicitation: TypeAdapter[CreateElicitationResponse] = TypeAdapter(CreateElicitationResponse)
 _Update = ToolCallStart | ToolCallProgress | ToolCallUpdate
 
 
@@ -100,6 +106,15 @@ class Host:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
 
+    async def create_elicitation(self, message: str, mode: Any, **kwargs: Any) -> CreateElicitationResponse:
+        """A server that the agent connects to itself, or the agent, asks the person; only forms are offered."""
+        schema = getattr(mode, "requested_schema", None)
+        if schema is None:
+            return DeclineElicitationResponse(action="decline")
+        shown = schema.model_dump(by_alias=True, exclude_none=True)
+        said = await self._seat.handler.elicited({"message": message, "requestedSchema": shown})
+        return _elicitation.validate_python(said)
+
     def on_connect(self, conn: acp.Agent) -> None:
         """Nothing to do."""
 
@@ -116,9 +131,10 @@ class Host:
         if self.tell is not None and call.tool_call_id not in self._told and call.title:
             name = self._told[call.tool_call_id] = self._ours(call)
             given = _given(call)
-            if acp_servers.told(call.title, given, self.offered):
-                given = given["arguments"] or {}
-            self.tell(ToolCall(id=call.tool_call_id, tool=name or call.title, arguments=given))
+            inner: dict[str, Any] | None = (
+                given["arguments"] if acp_servers.told(call.title, given, self.offered) else given
+            )
+            self.tell(ToolCall(id=call.tool_call_id, tool=name or call.title, arguments=inner or {}))
 
 
 class AcpDriver:
@@ -218,7 +234,8 @@ async def opened(seat: Seat) -> AsyncGenerator[AcpDriver]:
     async with started(seat, launch) as program:
         host = Host(seat)
         # The library answers for what a client does not have: files and terminals of this machine.
-        connection = acp.connect_to_agent(cast("acp.Client", host), program.writer, program.reader)
+        client = cast("acp.Client", host)
+        connection = acp.connect_to_agent(client, program.writer, program.reader, use_unstable_protocol=True)
         try:
             yield await _met(seat, program, host, connection)
         finally:
@@ -228,7 +245,7 @@ async def opened(seat: Seat) -> AsyncGenerator[AcpDriver]:
 async def _met(seat: Seat, program: Program, host: Host, connection: Any) -> AcpDriver:
     hello = connection.initialize(
         protocol_version=acp.PROTOCOL_VERSION,
-        client_capabilities=ClientCapabilities(),
+        client_capabilities=_capabilities(seat),
         client_info=Implementation(name="mooring", title="Mooring", version=__version__),
     )
     answer: InitializeResponse = await _answer(program, hello, HELLO_LIMIT)
@@ -240,6 +257,12 @@ async def _met(seat: Seat, program: Program, host: Host, connection: Any) -> Acp
     driver = AcpDriver(seat, program, host, connection, answer)
     await driver.refresh()
     return driver
+
+
+def _capabilities(seat: Seat) -> ClientCapabilities:
+    """Forms for the person, where somebody can be asked. Not yet a stable part of the protocol."""
+    forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
+    return ClientCapabilities(elicitation=forms if seat.handler.elicit is not None else None)
 
 
 async def _answer(program: Program, request: Coroutine[Any, Any, Any], limit: float | None) -> Any:

@@ -56,7 +56,7 @@ def named(title: str, offered: frozenset[str]) -> str:
 def told(title: str, given: Mapping[str, Any], offered: frozenset[str]) -> str:
     """The same for codex-acp, which has one kind for commands and for calls of servers: by what it alone writes as the
     input of the latter. A command has other members, whatever a model writes into it."""
-    ours = given.keys() == {"server", "tool", "arguments"} and given["server"] == SERVER and given["tool"] in offered
+    ours = set(given) == {"server", "tool", "arguments"} and given["server"] == SERVER and given["tool"] in offered
     return given["tool"] if ours and title == f"mcp.{SERVER}.{given['tool']}" else ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -35,11 +35,13 @@ from claude_agent_sdk import (
 
 from mooring.agents.agent import Tell
 from mooring.agents.events import Text, Thought, ToolCall, ToolResult
+from mooring.agents.handler import Handler
 from mooring.agents.program import Program, started
 from mooring.agents.results import shown
 from mooring.agents.seat import Seat
 from mooring.config.plan import Direct, Process
-from mooring.errors import MooringError, UpstreamProtocol
+from mooring.errors import Crashed, MooringError, UpstreamProtocol
+from mooring.tasks import Tasks
 
 SERVER = "mooring"
 """What Mooring is called in the program."""
@@ -86,6 +88,13 @@ class _Response(msgspec.Struct):
     error: str = ""
 
 
+class _Asked(msgspec.Struct):
+    """A control request of the program; those that the SDK does not know are answered here."""
+
+    request_id: str = ""
+    request: dict[str, Any] = {}
+
+
 class _Offered(msgspec.Struct):
     name: str
 
@@ -100,10 +109,13 @@ class _Status(msgspec.Struct):
 
 
 class Channel(Transport):
-    """The SDK's way to the program, and beside it Mooring's own control requests."""
+    """The SDK's way to the program, and beside it control requests that the SDK does not know, both ways."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, handler: Handler, tasks: Tasks) -> None:
+        """``tasks`` owns the answers to the program's questions."""
         self._program = program
+        self._handler = handler
+        self._tasks = tasks
         self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._count = 0
         self._ready = True
@@ -153,6 +165,12 @@ class Channel(Transport):
         raise await self._program.ended()
 
     def _ours(self, message: dict[str, Any]) -> bool:
+        if message.get("type") == "control_request":
+            asked = msgspec.convert(message, _Asked)
+            elicits = asked.request.get("subtype") == "elicitation"
+            if elicits:
+                self._tasks.create_task(self._elicited(asked))
+            return elicits
         if message.get("type") != "control_response":
             return False
         response = msgspec.convert(message.get("response"), _Response)
@@ -165,6 +183,14 @@ class Channel(Transport):
             else:
                 waiting.set_exception(UpstreamProtocol(f"Claude Code: {response.error}"))
         return True
+
+    async def _elicited(self, asked: _Asked) -> None:
+        """A server that the program connects to itself asks the person."""
+        form = {**asked.request, "requestedSchema": asked.request.get("requested_schema")}
+        said = await self._handler.elicited(form)
+        response = {"subtype": "success", "request_id": asked.request_id, "response": said}
+        with suppress(Crashed):
+            await self._program.send(msgspec.json.encode({"type": "control_response", "response": response}))
 
 
 class ClaudeDriver:
@@ -246,8 +272,8 @@ async def opened(seat: Seat) -> AsyncGenerator[ClaudeDriver]:
     agent = seat.agent
     assert isinstance(agent.launch, Process)
     argv = (*agent.launch.argv, *arguments(agent.model, agent.prompt))
-    async with started(seat, msgspec.structs.replace(agent.launch, argv=argv)) as program:
-        driver = ClaudeDriver(seat, Channel(program))
+    async with started(seat, msgspec.structs.replace(agent.launch, argv=argv)) as program, Tasks() as tasks:
+        driver = ClaudeDriver(seat, Channel(program, seat.handler, tasks))
         try:
             await driver.client.connect()
         except ClaudeSDKError as error:

@@ -168,9 +168,7 @@ class CodexDriver:
                 refused = await self._refused(str(params.get("serverName")), params)
                 return {"action": "decline"} if refused else {"action": "accept", "content": {}}
             case "mcpServer/elicitation/request":
-                answer = await self._seat.handler.answer("elicitation/create", msgspec.json.encode(params))
-                said: JSON = {"action": "decline"}
-                return said if answer.result is None else msgspec.json.decode(answer.result, type=dict[str, Any])
+                return await self._seat.handler.elicited(params)
             case _:
                 raise UpstreamProtocol(f"Mooring does not answer {method}")
 

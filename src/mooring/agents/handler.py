@@ -77,6 +77,15 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
         except Exception as error:  # the host's own code: the server hears that it failed, nobody else is hurt
             return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, f"{method}: {type(error).__name__}: {error}")
 
+    async def elicited(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a form that an agent's program passes on, from a server that it connects to itself or of its
+        own; declined when nobody can be asked."""
+        if asked.get("mode", "form") != "form":
+            return {"action": "decline"}
+        form = {"mode": "form", "message": asked.get("message"), "requestedSchema": asked.get("requestedSchema")}
+        answer = await self.answer("elicitation/create", jsonrpc.text(form))
+        return {"action": "decline"} if answer.result is None else jsonrpc.value(answer.result)
+
     async def verdict(self, approval: Approval) -> Verdict:
         """What a person says to a call; "skip" when nobody can be asked or answers in time."""
         if self.approve is None:
