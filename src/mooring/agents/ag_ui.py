@@ -91,7 +91,7 @@ class AgUiDriver:
         )
         content = body.model_dump_json(by_alias=True, exclude_none=True).encode()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream"}
-        got = Round(tell)
+        got = Round(tell, self._state)
         async with self._client.exchange("POST", headers, content) as reply:
             if not reply.streams:
                 raise UpstreamProtocol(await _refusal(self._seat.agent.name, reply))
@@ -100,7 +100,7 @@ class AgUiDriver:
         if got.error or not got.finished:
             reason = got.error or "its answer ended in the middle"
             raise MooringError(f'The agent "{self._seat.agent.name}" failed: {reason}')
-        self._state = got.state if got.state is not None else self._state
+        self._state = got.state
         return got
 
     async def _carried_out(self, calls: list[Call], tell: Tell) -> list[JSON]:

@@ -2,7 +2,7 @@
 
 Text, calls and their arguments come in pieces, or as chunks that leave out what did not change. A call that has no
 result when the run ends waits for us, if it is of a tool of ours; a server's own tools have theirs.
-Source: AG-UI 1.0 "Events", "Tools", "Interrupts".
+Source: AG-UI 1.0 "Events", "Tools", "State", "Interrupts"; deltas of the state are JSON Patch, RFC 6902.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
 
 from mooring.agents.agent import Tell
 from mooring.agents.events import Text, Thought, ToolCall, ToolResult
@@ -41,20 +42,40 @@ class Call(msgspec.Struct):
             return None
 
 
+class Turn(msgspec.Struct):
+    """One turn of the model: what it said, and what it called before any result came."""
+
+    id: str = ""
+    text: str = ""
+    calls: list[Call] = []
+
+    def messages(self) -> list[JSON]:
+        """As the conversation has it, with the results that came; without those that we still owe."""
+        message: JSON = {"id": self.id or f"a-{self.calls[0].id if self.calls else ''}", "role": "assistant"}
+        if self.text:
+            message["content"] = self.text
+        if self.calls:
+            message["toolCalls"] = [call.message for call in self.calls]
+        results = [result(call, call.result) for call in self.calls if call.result is not None]
+        return [message, *results] if self.text or self.calls else []
+
+
 class Round:
     """Takes the events of one run."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, state: Any = None) -> None:
+        """``state``: as it was at the end of the run before."""
         self.calls: dict[str, Call] = {}
         self.interrupts: list[JSON] = []
         self.error = ""
         """Why the server gave up; "" when it did not."""
         self.finished = False
-        self.state: Any = None
+        self.state = state
+        """As the server's snapshots and deltas have it; None while there is none."""
         self.snapshot: list[JSON] | None = None
         """The whole conversation, where the server sent it."""
         self._tell = tell
-        self._texts: list[str] = []
+        self._turns = [Turn(calls=[])]
         self._message = ""
         self._call = ""
 
@@ -77,6 +98,8 @@ class Round:
                 self._returned(event)
             case "STATE_SNAPSHOT":
                 self.state = event.get("snapshot")
+            case "STATE_DELTA":
+                self._patched(event.get("delta") or [])
             case "MESSAGES_SNAPSHOT":
                 self.snapshot = event.get("messages")
             case "RUN_ERROR":
@@ -88,32 +111,42 @@ class Round:
 
     def said(self) -> list[JSON]:
         """The messages of this run, for the conversation; without results that we still owe."""
-        text = "".join(self._texts)
-        message: JSON = {"id": self._message or f"a-{next(iter(self.calls), '')}", "role": "assistant"}
-        if text:
-            message["content"] = text
-        if self.calls:
-            message["toolCalls"] = [call.message for call in self.calls.values()]
-        done = [call for call in self.calls.values() if call.result is not None]
-        own = [result(call, call.result or "") for call in done]
-        return [message, *own] if text or self.calls else []
+        return [message for turn in self._turns for message in turn.messages()]
 
     def open(self) -> list[Call]:
         """The calls without a result."""
         return [call for call in self.calls.values() if call.result is None]
 
+    def _patched(self, delta: list[JSON]) -> None:
+        try:
+            self.state = apply_patch({} if self.state is None else self.state, delta)
+        except (JsonPatchException, JsonPointerException) as error:
+            self.error = self.error or f"a change of its state does not fit: {error}"
+
     def _spoke(self, text: str) -> None:
         if text:
-            self._texts.append(text)
+            turn = self._turn()
+            turn.id = turn.id or self._message
+            turn.text += text
             self._tell(Text(text=text))
+
+    def _turn(self) -> Turn:
+        """The turn that goes on: what follows a result is another one, whatever ids say."""
+        if any(call.result is not None for call in self._turns[-1].calls):
+            self._turns.append(Turn(calls=[]))
+        return self._turns[-1]
 
     def _called(self, event: JSON) -> None:
         id = event.get("toolCallId") or self._call
         if self._call and id != self._call:
             self._complete(self._call)
         self._call = id
-        call = self.calls.setdefault(id, Call(id, event.get("toolCallName") or ""))
-        call.arguments += event.get("delta") or ""
+        if id not in self.calls:
+            self.calls[id] = Call(id, event.get("toolCallName") or "")
+            turn = self._turn()
+            turn.id = turn.id or event.get("parentMessageId") or ""
+            turn.calls.append(self.calls[id])
+        self.calls[id].arguments += event.get("delta") or ""
 
     def _complete(self, id: str) -> None:
         call = self.calls.get(id)
