@@ -95,7 +95,7 @@ async def test_calls_are_confirmed_in_one_place(model: Model, mode: str, asked_f
         assert "ruined it" in " ".join(model.turns[-1].results)
 
 
-async def test_configured_and_destructive_tools_are_confirmed(model: Model) -> None:
+async def test_configured_tools_are_confirmed(model: Model) -> None:
     """A31"""
     asked: list[Approval] = []
     config = story.config({"a": AGENT})
