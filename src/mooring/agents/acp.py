@@ -70,7 +70,7 @@ class Host:
         self.tell: Tell | None = None
         """Where events go; None between runs, such as while a conversation is played back."""
         self.offered: frozenset[str] = frozenset()
-        """Names of Mooring's tools, by which its calls are known."""
+        """Names of Mooring's tools, by which its calls are known; those too that were there at the run's beginning."""
         self._told: dict[str, str] = {}
         """Calls by their id: the tool of Mooring that each is of, "" for the program's own."""
 
@@ -84,6 +84,7 @@ class Host:
             case AgentThoughtChunk(content=TextContentBlock(text=text)):
                 self.tell(Thought(text=text))
             case ToolCallStart() | ToolCallProgress():
+                await self.look()
                 self._called(update)
                 if update.status in ("completed", "failed"):
                     failed = update.status == "failed"
@@ -95,6 +96,7 @@ class Host:
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **kwargs: Any
     ) -> RequestPermissionResponse:
         """The agent asks before a call. Mooring's own calls are confirmed where they arrive."""
+        await self.look()
         self._called(tool_call)
         refused = ""
         if not self._ours(tool_call):
@@ -117,6 +119,10 @@ class Host:
 
     def on_connect(self, conn: acp.Agent) -> None:
         """Nothing to do."""
+
+    async def look(self) -> None:
+        """Tools may have come since the run began."""
+        self.offered |= {tool["name"] for tool in await self._seat.listed()}
 
     def _ours(self, call: _Update) -> str:
         """The tool of Mooring that a call is of; "" for the program's own. What was said first holds."""
@@ -159,7 +165,8 @@ class AcpDriver:
         instructions = self._seat.agent.prompt
         text = prompt if self._talked or not instructions else f"{instructions}\n\n{prompt}"
         self._host.tell = tell
-        self._host.offered = frozenset([tool["name"] for tool in await self._seat.listed()])
+        self._host.offered = frozenset()
+        await self._host.look()
         try:
             ended = await self._asked(self._agent.prompt(session_id=self._session, prompt=[acp.text_block(text)]), None)
         finally:

@@ -22,7 +22,7 @@ from mooring.agents.events import Text, Thought, ToolCall, ToolResult
 from mooring.agents.program import Program, started
 from mooring.agents.results import shown
 from mooring.agents.seat import Seat
-from mooring.config.plan import Direct, Process
+from mooring.config.plan import Direct, Launch, Process
 from mooring.errors import MooringError, UpstreamProtocol
 
 SERVER = "mooring"
@@ -43,6 +43,12 @@ def servers(url: str, key: str, direct: tuple[Direct, ...]) -> JSON:
         "default_tools_approval_mode": "approve",
     }
     return {SERVER: mooring, **{server.prefix: _server(server) for server in direct}}
+
+
+def unwritten(launch: Launch | None) -> JSON:
+    """Settings that keep the agent's own secrets out of files: Codex's snapshot of the shell holds its environment.
+    Pure."""
+    return {"features": {"shell_snapshot": False}} if isinstance(launch, Process) and launch.secrets else {}
 
 
 def _server(server: Direct) -> JSON:
@@ -103,8 +109,8 @@ class CodexDriver:
     async def refresh(self) -> None:
         """Let the thread go and take it up again with the servers as they are now."""
         agent = self._seat.agent
-        config = {"mcp_servers": servers(await self._seat.ground.endpoint(), self._seat.key.key, agent.direct)}
-        given: dict[str, Any] = {"config": config}
+        told = servers(await self._seat.ground.endpoint(), self._seat.key.key, agent.direct)
+        given: dict[str, Any] = {"config": {"mcp_servers": told, **unwritten(agent.launch)}}
         if agent.model:
             given["model"] = agent.model
         if agent.prompt:
