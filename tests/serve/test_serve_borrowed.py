@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic_ai.models.test import TestModel
 
+import agent_kinds
 import agent_story as story
 import mooring
 from mooring.agents.handler import Approval, Handler, Verdict
@@ -172,3 +173,21 @@ async def test_the_command_uses_the_daemon(tmp_path: Path, monkeypatch: pytest.M
             await wait_for(lambda: audited(running))
             assert audited(running)[0]["workspace"] == "agent/c"
             assert len(await running.rows("box")) == 1
+
+
+@pytest.mark.parametrize("kind", [agent_kinds.claude, agent_kinds.codex_app_server, agent_kinds.claude_acp])
+async def test_a_program_has_the_daemons_servers_and_the_functions_of_who_runs_it(
+    kind: agent_kinds.Kind, tmp_path: Path
+) -> None:
+    """A25: two endpoints, one after the other, and nothing mixed up."""
+    home = tmp_path / "home"
+    home.mkdir()
+    async with Model() as model, kind(tmp_path, model) as table, beside(home, c={**table, "mcp_servers": ["box"]}) as d:
+        async with pooled(d) as pool, pool.agent("c") as agent:
+            await agent.tools.add(story.greet)
+            result = await agent.run('%call box_counter\n%call own_greet {"name": "you"}\n%say ok', deps="d1")
+            assert result.text.strip().endswith("ok"), result
+            said = [text for turn in model.turns for text in turn.results]
+            assert any("hello you from c, deps d1" in text for text in said), said
+        await wait_for(lambda: audited(d))
+        assert [(line["workspace"], line["tool"]) for line in audited(d)] == [("agent/c", "counter")]
