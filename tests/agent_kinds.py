@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mooring.testing import wait_for
-from mooring.testing.model import Model
+from mooring.testing.model import Model, Recorded
 from real_clients import claude_code, codex, gemini
 from real_clients.place import Place
 from real_clients.programs import program
@@ -39,9 +39,7 @@ async def scripted(model: Model) -> AsyncGenerator[OpenAIChatModel]:
 
 
 @asynccontextmanager
-async def serving(
-    agent: Pydantic[Any, Any], tokens: list[str] | None = None, **given: Any
-) -> AsyncGenerator[str]:
+async def serving(agent: Pydantic[Any, Any], tokens: list[str] | None = None, **given: Any) -> AsyncGenerator[str]:
     """The URL of an AG-UI server that runs an agent; ``tokens`` gets what it was sent in ``X-Token``, ``given`` is for
     the adapter."""
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from mooring.agents.tools import Context
 from mooring.testing.daemon import server
+from mooring.testing.processes import alive, descendants
 
 SECRET = "s3cret-of-a-server"
 """What the server ``keyed`` is given, and nobody else may see."""
@@ -49,3 +53,25 @@ def later(number: int) -> int:
 
 
 FUNCTIONS = [later]
+
+
+def places_of(secret: str, folder: Path, pids: set[int]) -> list[str]:
+    """Files below a folder, and processes, in which a secret is found."""
+    found = [f"/proc/{pid}/{what}" for pid in pids for what in ("cmdline", "environ") if secret in read(pid, what)]
+    for file in folder.rglob("*"):
+        with suppress(OSError):  # a program took it away again, or it is no file
+            if secret.encode() in file.read_bytes():
+                found.append(str(file))
+    return found
+
+
+def read(pid: int, what: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def running() -> set[int]:
+    """Processes below this one."""
+    return {pid for pid in descendants(os.getpid()) if alive(pid)}

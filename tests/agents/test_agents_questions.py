@@ -40,7 +40,7 @@ class Person:
 
 @pytest.fixture
 async def model() -> AsyncGenerator[Model]:
-    async with Model() as running:
+    async with agent_kinds.Talk() as running:
         yield running
 
 
@@ -84,6 +84,22 @@ async def test_the_model_of_a_native_agent_answers_in_the_run_that_it_drives(mod
         assert "decline" in await told(agent, model, "asking_elicit") or "not declare" in model.turns[-1].results[-1]
 
 
+def asking(kind: Kind) -> Kind:
+    """The same agent, set up to put questions to its host where it can be told not to."""
+
+    @asynccontextmanager
+    async def opened(folder: Path, model: Model) -> AsyncGenerator[dict[str, Any]]:
+        async with kind(folder, model) as table:
+            config = folder / "user" / ".codex" / "config.toml"
+            if config.exists():
+                text = config.read_text().replace('approval_policy = "never"', 'approval_policy = "on-request"')
+                config.write_text(text)
+                table["env"].pop("INITIAL_AGENT_MODE", None)
+            yield table
+
+    return opened
+
+
 ELICITING = [kind for kind in agent_kinds.PROGRAMS if kind is not agent_kinds.gemini_acp]
 
 
@@ -94,7 +110,7 @@ async def test_a_form_of_a_direct_server_reaches_the_handler_through_the_program
     """A18 A25: the program is the server's client, and passes the question on."""
     person = Person()
     handler = Handler(elicit=person.elicit, approve=person.approve)
-    async with opened(kind, model, tmp_path, handler, "alone", "direct") as agent:
+    async with opened(asking(kind), model, tmp_path, handler, "alone", "direct") as agent:
         assert "Ada" in await told(agent, model, "elicit")
     assert person.asked == ["Who are you?"]
 

@@ -99,6 +99,22 @@ def test_a_call_is_ours_only_when_its_title_says_exactly_so(title: str, name: st
     assert acp_servers.named(title, frozenset({"box_echo"})) == name
 
 
+@pytest.mark.parametrize(
+    ("title", "given", "name"),
+    [
+        ("mcp.mooring.box_echo", {"server": "mooring", "tool": "box_echo", "arguments": {}}, "box_echo"),
+        ("mcp.mooring.box_echo", {"server": "other", "tool": "box_echo", "arguments": {}}, ""),
+        ("mcp.mooring.gone", {"server": "mooring", "tool": "gone", "arguments": {}}, ""),
+        ("rm -rf /", {"server": "mooring", "tool": "box_echo", "arguments": {}}, ""),
+        ("mcp.mooring.box_echo", {"server": "mooring", "tool": "box_echo", "arguments": {}, "command": "rm"}, ""),
+        ("mcp.mooring.box_echo", {"command": "mcp.mooring.box_echo"}, ""),
+    ],
+)
+def test_a_command_is_not_taken_for_a_call_of_ours(title: str, given: dict[str, object], name: str) -> None:
+    """A31"""
+    assert acp_servers.told(title, given, frozenset({"box_echo"})) == name
+
+
 def gathered(*events: dict[str, Any]) -> tuple[Round, list[AnyEvent]]:
     told: list[AnyEvent] = []
     got = Round(told.append)

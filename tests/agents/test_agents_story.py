@@ -12,17 +12,16 @@ import pytest
 
 import agent_story as story
 import mooring
-from agent_kinds import KINDS, PROGRAMS, scripted
+from agent_kinds import KINDS, PROGRAMS, Talk, scripted
 from mooring.agents.pool import AgentPool
 from mooring.testing import wait_for
 from mooring.testing.daemon import server
 from mooring.testing.model import Model
-from mooring.testing.processes import alive, descendants
 
 
 @pytest.fixture
 async def model() -> AsyncGenerator[Model]:
-    async with Model() as running:
+    async with Talk() as running:
         yield running
 
 
@@ -108,7 +107,7 @@ async def test_two_do_not_mix_and_no_secret_is_in_sight(
     pool: AgentPool, model: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A6 A26 A27 A28 A30: keys and secrets are nowhere but where they belong, and nothing is left."""
-    before = _running()
+    before = story.running()
     await pool.team("other").add("a")
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(pool.agent(name)) for name in ("a", "b")]
@@ -122,18 +121,18 @@ async def test_two_do_not_mix_and_no_secret_is_in_sight(
             assert turns
             assert not any(f"<{other}-only>" in str(turn.body) for turn in turns)
         await both[0].run("%call keyed_counter\n%say ok")
-        keyed = {pid for pid in _running() if story.SECRET in _read(pid, "environ")}
+        keyed = {pid for pid in story.running() if story.SECRET in story.read(pid, "environ")}
         assert len(keyed) == 1, "the server that needs the secret has it in its environment, nobody else"
         keys = [agent._seat.key.key for agent in both]
         for key in keys:
-            assert _places_of(key, tmp_path, _running() | {os.getpid()}) == []
-        assert _places_of(story.SECRET, tmp_path, _running() - keyed - {os.getpid()}) == []
+            assert story.places_of(key, tmp_path, story.running() | {os.getpid()}) == []
+        assert story.places_of(story.SECRET, tmp_path, story.running() - keyed - {os.getpid()}) == []
     assert not any(secret in caplog.text for secret in (*keys, story.SECRET))
     for key in keys:
-        assert _places_of(key, tmp_path, set()) == []
-    programs = _running() - before
-    left = {pid for pid in programs if not any(name in _read(pid, "cmdline") for name in ("mooring", "echo"))}
-    assert left == set(), [_read(pid, "cmdline") for pid in left]
+        assert story.places_of(key, tmp_path, set()) == []
+    programs = story.running() - before
+    left = {pid for pid in programs if not any(name in story.read(pid, "cmdline") for name in ("mooring", "echo"))}
+    assert left == set(), [story.read(pid, "cmdline") for pid in left]
 
 
 async def test_a_run_can_be_cancelled(pool: AgentPool, model: Model) -> None:
@@ -157,22 +156,3 @@ async def test_it_connects_to_a_direct_server_itself(pool: AgentPool) -> None:
         workspace = agent._seat.ground.plan.workspaces[agent.workspace]
         assert "alone" not in {mount.server for mount in workspace.mounts}
         assert "alone" not in {variant.server for variant in agent._seat.ground.plan.variants.values()}
-
-
-def _places_of(secret: str, folder: Path, pids: set[int]) -> list[str]:
-    """Files below a folder, and processes, in which a secret is found."""
-    found = [f"/proc/{pid}/{what}" for pid in pids for what in ("cmdline", "environ") if secret in _read(pid, what)]
-    files = [file for file in folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
-    return [*found, *map(str, files)]
-
-
-def _read(pid: int, what: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/{what}").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _running() -> set[int]:
-    """Processes below this one."""
-    return {pid for pid in descendants(os.getpid()) if alive(pid)}

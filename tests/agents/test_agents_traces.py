@@ -29,7 +29,7 @@ OWN = "the-agents-own-s3cret"
 
 @pytest.fixture
 async def model() -> AsyncGenerator[Model]:
-    async with Model() as running:
+    async with agent_kinds.Talk() as running:
         yield running
 
 
@@ -51,7 +51,7 @@ def everybody() -> set[int]:
 
 def shown(secret: str, folder: Path) -> list[str]:
     """Where a secret can be seen: command lines, environments, files."""
-    return story.places_of(secret, [folder], everybody())
+    return story.places_of(secret, folder, everybody())
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="it looks into /proc, which only Linux has")
