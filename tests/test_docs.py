@@ -129,6 +129,15 @@ def test_every_module_that_is_named_exists() -> None:
     assert missing == []
 
 
+def test_every_test_that_is_named_exists() -> None:
+    names = {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+    said = [(named(page), name) for page in PAGES for name in re.findall(r"`(test_\w+)`", prose(page))]
+    assert len(said) > 10
+    assert [(page, name) for page, name in said if name not in names] == []
+
+
 LIBRARY = DOCS / "use-as-a-library.md"
 PROGRAMS = [
     (here, after) for here, after in zip(fences(LIBRARY), fences(LIBRARY)[1:], strict=False) if here.info == "python"

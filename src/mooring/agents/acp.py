@@ -18,9 +18,11 @@ from typing import Any, cast
 
 import acp
 from acp.schema import (
+    AcceptElicitationResponse,
     AgentMessageChunk,
     AgentThoughtChunk,
     AllowedOutcome,
+    CancelElicitationResponse,
     ClientCapabilities,
     CreateElicitationResponse,
     DeclineElicitationResponse,
@@ -36,7 +38,6 @@ from acp.schema import (
     ToolCallStart,
     ToolCallUpdate,
 )
-from pydantic import TypeAdapter
 
 from mooring import __version__
 from mooring.agents import acp_servers
@@ -58,7 +59,6 @@ SETTLE = 0.3
 """Seconds that it has then to take them up: nothing tells when it has."""
 
 _log = logging.getLogger("mooring")
-_elicitation: TypeAdapter[CreateElicitationResponse] = TypeAdapter(CreateElicitationResponse)
 _Update = ToolCallStart | ToolCallProgress | ToolCallUpdate
 
 
@@ -115,7 +115,8 @@ class Host:
             return DeclineElicitationResponse(action="decline")
         shown = schema.model_dump(by_alias=True, exclude_none=True)
         said = await self._seat.handler.elicited({"message": message, "requestedSchema": shown})
-        return _elicitation.validate_python(said)
+        kinds = {"accept": AcceptElicitationResponse, "cancel": CancelElicitationResponse}
+        return kinds.get(str(said.get("action")), DeclineElicitationResponse).model_validate(said)
 
     def on_connect(self, conn: acp.Agent) -> None:
         """Nothing to do."""
