@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mooring.agents.agent import Agent
 from mooring.agents.tools import Context
 from mooring.testing.daemon import server
 from mooring.testing.processes import alive, descendants
@@ -53,6 +55,13 @@ def later(number: int) -> int:
 
 
 FUNCTIONS = [later]
+
+
+async def offers(agent: Agent, tool: str) -> None:
+    """Wait until an agent's view has a tool: a server may take its time to start."""
+    async with asyncio.timeout(60):
+        while tool not in {listed["name"] for listed in await agent._seat.listed()}:
+            await asyncio.sleep(0.05)
 
 
 def places_of(secret: str, folder: Path, pids: set[int]) -> list[str]:

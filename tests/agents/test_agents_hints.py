@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import agent_kinds
+import agent_story as story
 import mooring
 from agent_kinds import Kind
 from mooring.agents.agent import Agent
@@ -61,6 +62,7 @@ async def opened(kind: Kind, model: Model, folder: Path, confirm: str, handler: 
             "agents": {"a": {**table, "confirm": confirm, "mcp_servers": ["files"]}},
         }
         async with mooring.open(config) as m, m.agents(handler, {"scripted": chat}) as pool, pool.agent("a") as agent:
+            await story.offers(agent, "files_wipe")
             yield agent
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import agent_kinds
+import agent_story as story
 import mooring
 from agent_kinds import Kind
 from mooring.agents.agent import Agent
@@ -52,6 +53,8 @@ async def opened(
     async with agent_kinds.scripted(model) as chat, kind(folder, model) as table:
         config = {"mcp_servers": SERVERS, "agents": {"a": {**table, "via": via, "mcp_servers": [server]}}}
         async with mooring.open(config) as m, m.agents(handler, {"scripted": chat}) as pool, pool.agent("a") as agent:
+            if via == "mooring":
+                await story.offers(agent, f"{server}_elicit")
             yield agent
 
 

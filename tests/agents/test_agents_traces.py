@@ -73,6 +73,7 @@ async def test_no_key_and_no_secret_is_in_sight_and_nothing_is_left(
             async with pool.agent("a") as agent:
                 key = agent._seat.key.key
                 await agent.tools.add(story.later)
+                await story.offers(agent, "keyed_counter")
                 result = await agent.run('%call keyed_counter\n%call own_later {"number": 1}\n%say ok')
                 assert result.text.strip().endswith("ok"), result
                 assert shown(key, folder) == []
