@@ -132,7 +132,7 @@ class StartFailed(Unavailable):
 
 
 class PullFailed(StartFailed):
-    """The image of the server could not be had."""
+    """The image or package of the server could not be had."""
 
     kind = "pull_failed"
 

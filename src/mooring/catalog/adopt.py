@@ -18,6 +18,7 @@ import msgspec
 from mooring.catalog import settings as rules
 from mooring.catalog.entry import LAUNCH_OF, Argument, Entry, KeyValue, Launch, Package, Transport, Value
 from mooring.catalog.errors import NotLaunchable
+from mooring.catalog.fetching import fetching
 from mooring.catalog.settings import Wanted
 from mooring.catalog.template import Given, filled
 from mooring.config.plan import Container, Process, Remote, SecretRef
@@ -163,7 +164,8 @@ class _Maker:
             )
         env, secrets = self._environment(package.environment_variables)
         start = self._npx(package) if method == "npm" else self._uvx(package)
-        return Process(argv=(*start, *self._arguments(package.package_arguments)), env=env, secrets=secrets)
+        argv = (*start, *self._arguments(package.package_arguments))
+        return Process(argv=argv, env=env, secrets=secrets, fetch=fetching(argv))
 
     def remote(self, remote: Transport) -> Remote:
         url = (filled(remote.url, self._values, self._known) or [remote.url])[0]

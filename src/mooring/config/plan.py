@@ -90,6 +90,8 @@ class Process(msgspec.Struct, frozen=True, tag="process"):
     """Digest of the code that a plugin brings for it."""
     environment: Environment | None = None
     """What has to be there before it is started."""
+    fetch: tuple[str, ...] = ()
+    """Command that only gets the package which ``argv`` runs, for one that has a limit and progress of its own."""
 
 
 class Container(msgspec.Struct, frozen=True, tag="container"):
@@ -376,6 +378,13 @@ class Telemetry(msgspec.Struct, frozen=True):
     metrics: bool = True
 
 
+class Added(msgspec.Struct, frozen=True):
+    """What holds for every server that is added at run time."""
+
+    timeouts: Timeouts = Timeouts()
+    idle_timeout: float = 600.0
+
+
 class LiteLLM(msgspec.Struct, frozen=True):
     """A LiteLLM proxy to keep in step with the workspaces."""
 
@@ -427,6 +436,7 @@ class Plan(msgspec.Struct, frozen=True):
     catalog: tuple[CatalogSource, ...] = ()
     """Sources that the configuration names."""
     allowed: Allowed = Allowed()
+    added: Added = Added()
     problems: tuple[Problem, ...] = ()
     files: tuple[str, ...] = ()
     """Every file read, absolute, in order."""

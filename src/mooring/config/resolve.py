@@ -30,7 +30,7 @@ from mooring.config.schema import Gateway, Loaded, Workspace
 from mooring.config.schema_agents import Grant
 from mooring.config.schema_base import Kwarg, Path, dotted
 from mooring.config.schema_catalog import CatalogSource
-from mooring.config.schema_servers import AnyServer, Tools
+from mooring.config.schema_servers import AnyServer, Timeouts, Tools
 from mooring.errors import ConfigError
 from mooring.nouns import Problem, Sharing
 
@@ -95,6 +95,7 @@ class Resolver:
             workspaces=workspaces,
             catalog=catalog,
             allowed=plan.Allowed(self.config.catalog.allow, self.config.catalog.commands),
+            added=plan.Added(self._timeouts(self.config.catalog.timeouts), float(self.config.gateway.idle_timeout)),
             problems=tuple(self.problems),
             files=self.loaded.files,
             audit=policies.audit(self.config.audit, self.config.mcp_servers),
@@ -200,7 +201,6 @@ class Resolver:
 
     def _make(self, key: str, name: str, kwargs: str, launch: plan.Launch) -> Variant:
         server, gateway = self.config.mcp_servers[name], self.config.gateway
-        timeouts = server.timeouts
         idle = gateway.idle_timeout if server.idle_timeout is None else server.idle_timeout
         unavailable = self._unavailable(name, server, launch)
         return Variant(
@@ -213,20 +213,24 @@ class Resolver:
             dialogue=server.dialogue,
             idle_timeout=float(idle),
             spare=server.spare,
-            timeouts=plan.Timeouts(
-                start=float(timeouts.start or gateway.start_timeout),
-                call=float(timeouts.call or gateway.call_timeout),
-                look_up=float(timeouts.look_up),
-                pull=float(timeouts.pull),
-                initialize=float(timeouts.initialize),
-                discover=float(timeouts.discover),
-                close=float(timeouts.close),
-                ready=float(timeouts.ready),
-                credentials=float(timeouts.credentials),
-            ),
+            timeouts=self._timeouts(server.timeouts),
             tools=_rules(server.tools),
             trusted=server.trust == "trusted",
             unavailable=unavailable,
+        )
+
+    def _timeouts(self, written: Timeouts) -> plan.Timeouts:
+        gateway = self.config.gateway
+        return plan.Timeouts(
+            start=float(written.start or gateway.start_timeout),
+            call=float(written.call or gateway.call_timeout),
+            look_up=float(written.look_up),
+            pull=float(written.pull),
+            initialize=float(written.initialize),
+            discover=float(written.discover),
+            close=float(written.close),
+            ready=float(written.ready),
+            credentials=float(written.credentials),
         )
 
     def _unavailable(self, name: str, server: AnyServer, launch: plan.Launch) -> str:

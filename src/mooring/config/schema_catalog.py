@@ -6,6 +6,7 @@ from typing import Literal
 
 from mooring.config.durations import Seconds
 from mooring.config.schema_base import Table
+from mooring.config.schema_servers import Timeouts
 
 
 class CatalogSource(Table, frozen=True, kw_only=True):
@@ -47,6 +48,8 @@ class Catalog(Table, frozen=True, kw_only=True):
     """Entries of sources that are not trusted, as globs on their ids: `"official/com.example/*"`."""
     commands: tuple[tuple[str, ...], ...] = ()
     """Commands that agents may run as servers, each whole with its arguments: `["uvx", "mcp-server-time"]`."""
+    timeouts: Timeouts = Timeouts()
+    """Limits for the steps of every server that is added while Mooring runs."""
 
 
 class Plugins(Table, frozen=True, kw_only=True):

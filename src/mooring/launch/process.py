@@ -24,6 +24,7 @@ from mooring.launch.stderr import StderrTail
 from mooring.nouns import InstanceKey
 
 if TYPE_CHECKING:
+    from mooring.launch.packages import Packages
     from mooring.launch.sandbox import Guard
 
 
@@ -48,13 +49,25 @@ class ProcessLauncher:
     def __init__(self, keeper: Keeper, report: Report = unheard) -> None:
         self._keeper = keeper
         self._report = report
+        self._fetched: Packages | None = None
 
     async def prepare(self, variant: Variant, phase: Callable[[str], None], said: Callable[[str], None]) -> None:
-        """See ``launch.base.Preparing``: the environment of a plugin's server. Raises StartFailed."""
-        if isinstance(variant.launch, Process) and variant.launch.environment is not None:
+        """See ``launch.base.Preparing``: the environment of a plugin's server, the package of one that was added.
+        Raises StartFailed, PullFailed and LaunchMissing."""
+        launch = variant.launch
+        if isinstance(launch, Process) and launch.environment is not None:
             from mooring.launch.plugin_environment import ready  # most servers have none
 
-            await ready(self._keeper, variant.launch.environment, variant.server, phase, said)
+            await ready(self._keeper, launch.environment, variant.server, phase, said)
+        if isinstance(launch, Process) and launch.fetch:
+            await self._packages().get(launch.fetch, variant.server, phase, said)
+
+    def _packages(self) -> Packages:
+        if self._fetched is None:
+            from mooring.launch.packages import Packages  # most servers have none
+
+            self._fetched = Packages(self._keeper)
+        return self._fetched
 
     @asynccontextmanager
     async def launch(

@@ -7,21 +7,20 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from mooring.config.plan import Process, Timeouts, Variant
-from mooring.errors import MooringError, TimedOut
+from mooring.config.plan import Timeouts, Variant
+from mooring.errors import MooringError, TimedOut, Unavailable
 from mooring.instances import rules
 from mooring.nouns import Listing
+from mooring.serve.app import LIST_SHARE
 from mooring.serve.mounts import Record
 
 if TYPE_CHECKING:
     from mooring.serve.app import App
 
-FIRST = Timeouts(start=600.0, initialize=600.0)
-"""Limits of a first start whose program gets a package before it speaks."""
 LOOK = 0.1
 """Seconds between two looks at how far a start is."""
+STILL = 5.0
+"""Seconds of silence after which an add says that it goes on: clients take a silent server for a dead one."""
 MARGIN = 5.0
 """Seconds more than an instance may take to end, for the engine to remove a container."""
 GETTING = ("pull", "build", "resolve")
@@ -34,9 +33,7 @@ Told = Callable[[str], None]
 @asynccontextmanager
 async def trial(app: App, variant: Variant) -> AsyncGenerator[None]:
     """The variant can be leased in the block. Afterwards it is as the mounts say: it goes unless it was kept."""
-    app.additions.trials[variant.id] = msgspec.structs.replace(
-        variant, timeouts=FIRST if isinstance(variant.launch, Process) else variant.timeouts
-    )
+    app.additions.trials[variant.id] = variant
     try:
         await app.adjust()
         yield
@@ -58,22 +55,14 @@ async def _settled(app: App, variant: Variant, over: asyncio.Future[None]) -> No
 
 async def listed(app: App, record: Record, variant: Variant, told: Told) -> Listing:
     """Start it and list what it offers. Raises Unavailable, TimedOut and LaunchMissing."""
-    key = variant.key()
     told(f"starting {record.name}")
     watching = asyncio.create_task(_watched(app, variant, told))
     try:
-        lease = await app.pool.lease(app.plan.variants.get(variant.id, variant), key)
+        lease = await app.pool.lease(app.plan.variants.get(variant.id, variant), variant.key())
         try:
-            async with asyncio.timeout(variant.timeouts.discover):
-                await app.pool.listed(key)
+            return await _discovered(app, record, variant)
         finally:
             lease.release()
-    except TimeoutError:
-        raise TimedOut(
-            f'"{record.entry_id}" was not added: it did not list its tools within {variant.timeouts.discover:g} s.',
-            server=record.server,
-            phase="discover",
-        ) from None
     except MooringError as error:
         error.args = (f'"{record.entry_id}" was not added: {error.message}',)
         raise
@@ -81,30 +70,61 @@ async def listed(app: App, record: Record, variant: Variant, told: Told) -> List
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
-    listing = app.listings.get(variant)
-    assert listing is not None
-    return listing
+
+
+async def _discovered(app: App, record: Record, variant: Variant) -> Listing:
+    """What it offers, now that it runs. One whose tools cannot be had is of no use here. Raises TimedOut and
+    Unavailable."""
+    loop, limit = asyncio.get_running_loop(), app.plan.added.timeouts.discover
+    began = loop.time()
+    try:
+        async with asyncio.timeout(limit):
+            await app.pool.listed(variant.key())
+        listing = app.listings.get(variant)
+        assert listing is not None
+        if listing.tools or not listing.problems:
+            return listing
+        why = "; ".join(listing.problems)
+    except (TimeoutError, Unavailable) as error:
+        why = str(error)
+    if loop.time() - began >= limit * LIST_SHARE:
+        raise TimedOut(
+            f"it did not list its tools within {limit:g} s (timeouts.discover of [catalog] sets the limit)",
+            server=record.server,
+            phase="discover",
+        )
+    raise Unavailable(f"what it offers could not be listed: {why}", server=record.server, phase="discover")
 
 
 async def _watched(app: App, variant: Variant, told: Told) -> None:
-    """Tell how far a start is, until cancelled: its steps, and what the engine says while it gets an image. What
-    the server itself says is in its log; no agent reads it here."""
+    """Tell how far a start is, until cancelled: its steps, how long they take, and what is said while an image or
+    package is got. What the server itself says is in its log; no agent reads it here."""
+    loop = asyncio.get_running_loop()
+    before, began, heard = "", loop.time(), loop.time()
 
-    def step() -> str:
+    def tell(line: str) -> None:
+        nonlocal heard
+        heard = loop.time()
+        told(line)
+
+    def look() -> None:
+        nonlocal before, began
         rows = (row for row in app.pool.rows() if row.variant == variant.id and row.state == "starting")
-        return next((row.reason for row in rows), "")
+        now = next((row.reason for row in rows), "")
+        if now and now != before:
+            before, began = now, loop.time()
+            tell(now)
 
     def said(line: str) -> None:
-        if step() in GETTING:
-            told(line)
+        look()
+        if before in GETTING:
+            tell(line)
 
-    before = ""
     with app.logs.following(variant.server, said):
         while True:
-            now = step()
-            if now and now != before:
-                told(now)
-                before = now
+            look()
+            if loop.time() - heard >= STILL:
+                tell(f"{before or 'waiting'}, {loop.time() - began:.0f} s")
             await asyncio.sleep(LOOK)
 
 

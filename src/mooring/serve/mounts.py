@@ -16,11 +16,11 @@ from mooring import __version__
 from mooring.config import names
 from mooring.config.plan import (
     REGISTRY,
+    Added,
     Functions,
     Launch,
     Mount,
     Plan,
-    Process,
     SecretRef,
     Timeouts,
     Variant,
@@ -31,8 +31,6 @@ from mooring.errors import ConfigError
 
 PREFIX = "registry"
 """Of the registry's own tools."""
-RESOLVING = Timeouts(start=120.0, initialize=120.0)
-"""``npx`` and ``uvx`` look for their package at each start, and get it where it is not there."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +67,8 @@ Made = tuple[Record, Variant]
 def made(
     record: Record, fingerprint: Callable[[SecretRef], str | None], unsupported: Callable[[Launch], str]
 ) -> Variant:
-    """What a record runs as. ``fingerprint`` and ``unsupported`` as for ``config.resolve``; may block."""
+    """What a record runs as, but for its limits, which are the plan's. ``fingerprint`` and ``unsupported`` as for
+    ``config.resolve``; may block."""
     from mooring.config.launches import digest  # with the whole schema; a boot without mounts does without
 
     prints: dict[SecretRef, str | None] = {}
@@ -89,7 +88,6 @@ def made(
         kwargs="{}",
         digest=digest(record.launch, prints),
         launch=record.launch,
-        timeouts=RESOLVING if isinstance(record.launch, Process) else Timeouts(),
         unavailable="; ".join(reasons),
     )
 
@@ -133,8 +131,7 @@ def with_registry(plan: Plan) -> Plan:
         digest=f"registry:{__version__}",
         launch=Functions(REGISTRY),
         sharing="workspace",
-        # An add takes as long as its pull; it reports progress, but an engine may be silent meanwhile.
-        timeouts=Timeouts(call=Timeouts().pull),
+        timeouts=Timeouts(call=_adding(plan.added.timeouts)),
         idle_timeout=0.0,
         trusted=True,
     )
@@ -147,8 +144,17 @@ def with_mounts(plan: Plan, added: Iterable[Made], trials: Mapping[str, Variant]
     for record, variant in added:
         if not obstacle(record, plan):
             mount = Mount(record.workspace, record.prefix, record.server, variant.id)
-            plan = _with(plan, {variant.id: variant}, [mount])
-    return _with(plan, trials, []) if trials else plan
+            plan = _with(plan, {variant.id: _limited(variant, plan.added)}, [mount])
+    return _with(plan, {id: _limited(variant, plan.added) for id, variant in trials.items()}, []) if trials else plan
+
+
+def _limited(variant: Variant, added: Added) -> Variant:
+    return msgspec.structs.replace(variant, timeouts=added.timeouts, idle_timeout=added.idle_timeout)
+
+
+def _adding(limits: Timeouts) -> float:
+    """How long an add may be silent towards a client that wants no progress: all its steps."""
+    return limits.look_up + limits.pull + limits.start + limits.discover
 
 
 def prefix_fault(prefix: str) -> str:

@@ -20,8 +20,10 @@ import msgspec
 from mooring.catalog.adopt import Adoption, adopt, default_prefix
 from mooring.catalog.entry import Entry, Launch
 from mooring.catalog.errors import AlreadyActive, MissingInput, NotActive, PrefixTaken
+from mooring.catalog.fetching import fetching
 from mooring.config.plan import Process, SecretRef, Variant, Workspace
 from mooring.errors import ConfigError, MooringError
+from mooring.launch.environment import child_environment
 from mooring.nouns import InstanceRow, Listing
 from mooring.nouns_registry import ActiveMount, ApprovalRow
 from mooring.relay.table import advertised
@@ -105,7 +107,8 @@ class Registry:
         entry_id = f"command:{prefix}"
         if self._app.additions.get(workspace, entry_id) is not None:
             raise AlreadyActive(f'A command is active as "{prefix}" already: call its tools, or remove it first.')
-        launch = Process(argv=(command, *args), env=dict(env or {}))
+        argv = (command, *args)
+        launch = Process(argv=argv, env=dict(env or {}), fetch=fetching(argv))
         record = Record(workspace=workspace, entry_id=entry_id, name=prefix, prefix=prefix, launch=launch)
         record = await self._consented(record, COMMAND)
         return await self._activated(record, told)
@@ -200,7 +203,10 @@ class Registry:
 
     async def _adopted(self, entry: Entry, settings: Mapping[str, Any], prefix: str | None) -> Adoption:
         def adopted() -> Adoption:
-            able: list[Launch] = [way for way, programs in PROGRAMS.items() if any(map(shutil.which, programs))]
+            path = child_environment({}, {}, os.environ)["PATH"]  # where they are looked for when it starts
+            able: list[Launch] = [
+                way for way, programs in PROGRAMS.items() if any(shutil.which(name, path=path) for name in programs)
+            ]
 
             def has_secret(name: str) -> bool:
                 return self._app.secrets.fingerprint(SecretRef("store", name)) is not None
