@@ -23,12 +23,14 @@ def furnish(home: Path, url: str, *, more: str = "") -> Path:
     home.mkdir(exist_ok=True)
     remote = {"type": "streamable-http", "url": url}
     header = {"name": "X-Token", "isRequired": True, "isSecret": True}
-    asking = {**remote, "url": f"{url}?team={{team}}", "variables": {"team": {"isRequired": True}}}
+    team = {"isRequired": True, "description": "Your team.", "placeholder": "red"}
+    asking = {**remote, "url": f"{url}?team={{team}}", "variables": {"team": team}}
     free = {**remote, "headers": [{"name": "X-Colour", "default": "red"}]}
     secret = {**remote, "headers": [header]}
-    ours = {"far": [remote], "asking": [asking], "secret": [secret], "free": [free]}
+    both = {**asking, "headers": [header]}
+    ours = {"far": [remote], "asking": [asking], "secret": [secret], "free": [free], "both": [both]}
     _entries(home / "entries" / "ours.json", ours)
-    _entries(home / "others" / "theirs.json", {"odd": [remote]})
+    _entries(home / "others" / "theirs.json", {"odd": [remote], "curious": [asking]})
     (home / "mooring.toml").write_text(f'[gateway]\nlisten = ["127.0.0.1:0"]\n{TRUSTED}{STRANGE}{more}')
     return home
 

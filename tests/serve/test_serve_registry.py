@@ -198,6 +198,48 @@ async def test_settings_that_are_missing_are_asked_for(running: Daemon, far: Raw
             assert kind(await client.call("registry_add", {"entry_id": "ours/asking"})) == "missing_input"
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_form_asks_for_settings_and_never_for_secrets(running: Daemon, far: RawServer, era: Era) -> None:
+    """R33: a secret is named with what to run, in form and answer; a client without forms is asked nothing."""
+    adding = {"entry_id": "ours/both"}
+    async with registry(running, era, capabilities={"elicitation": {"url": {}}}) as client:
+        refused = await client.call("registry_add", adding)
+        assert (kind(refused), forms(client)) == ("missing_input", [])
+        assert "team: Your team. (such as red). To do: give settings" in text(refused)
+    async with registry(running, era, capabilities={"elicitation": {}}) as client:
+        client.answers["elicitation/create"] = {"action": "accept", "content": {"team": "tea"}}
+        refused = await client.call("registry_add", adding)
+        (form,) = forms(client)
+        assert list(form["requestedSchema"]["properties"]) == ["team"]
+        assert form["requestedSchema"]["properties"]["team"]["description"] == "Your team. Such as red"
+        assert "mooring secret set both.X-Token" in form["message"]
+        assert kind(refused) == "missing_input"
+        assert "mooring secret set both.X-Token" in text(refused)
+        assert 'settings {"team":"tea"}' in text(refused)
+        await running.command("secret", "set", "both.X-Token", stdin=b"hush-hush-1234\n")
+        assert not kind(await client.call("registry_add", {**adding, "settings": {"team": "tea"}}))
+        assert far.seen[-1].path.endswith("?team=tea")
+
+
+def forms(client: StdioClient) -> list[dict[str, Any]]:
+    """What the client was asked to show, in whichever era."""
+    results = [json.loads(line).get("result", {}) for line in client.received]
+    asked = [request for result in results for request in result.get("inputRequests", {}).values()]
+    return [message["params"] for message in (*client.asked, *asked)]
+
+
+async def test_settings_come_before_an_approval(running: Daemon) -> None:
+    """R33: what a person approves is complete, so that it is what then runs."""
+    async with registry(running) as client:
+        assert kind(await client.call("registry_add", {"entry_id": "theirs/curious"})) == "missing_input"
+        adding = {"entry_id": "theirs/curious", "settings": {"team": "tea"}}
+        assert kind(await client.call("registry_add", adding)) == "needs_approval"
+        (row,) = await running.mooring.approvals()
+        assert row.command[0].endswith("?team=tea")
+        await running.mooring.approve(row.id)
+        assert not kind(await client.call("registry_add", adding))
+
+
 async def test_a_secret_comes_from_the_store_and_is_shown_nowhere(running: Daemon, far: RawServer, home: Path) -> None:
     """R33 R38."""
     code, _, err = await running.command("secret", "set", "secret.X-Token", stdin=b"hush-hush-1234\n")

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from mooring.errors import ConfigError, Refused
 
 if TYPE_CHECKING:
@@ -56,14 +58,14 @@ class MissingInput(ConfigError):
     kind = "missing_input"
 
     def __init__(self, entry: Entry, wanted: Sequence[Wanted], settings: Mapping[str, Any]) -> None:
-        super().__init__(_missing(entry, wanted))
+        super().__init__(_missing(entry, wanted, settings))
         self.details["missing"] = [one.name for one in wanted]
         self.entry = entry
         self.wanted = tuple(wanted)
         self.settings = dict(settings)
 
 
-def _missing(entry: Entry, wanted: Sequence[Wanted]) -> str:
+def _missing(entry: Entry, wanted: Sequence[Wanted], settings: Mapping[str, Any]) -> str:
     lines = [f'"{entry.id}" was not added; it needs:']
     for one in wanted:
         about = f": {one.description}" if one.description else ""
@@ -73,4 +75,6 @@ def _missing(entry: Entry, wanted: Sequence[Wanted]) -> str:
         else:
             do = f'give settings {{"{one.name}": ...}}; on the command line --set {one.name}=...'
         lines.append(f"- {one.name}{about}{example}. To do: {do}")
+    if settings:
+        lines.append(f"What was given already has to be given again: settings {msgspec.json.encode(settings).decode()}")
     return "\n".join(lines)

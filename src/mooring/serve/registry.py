@@ -83,10 +83,10 @@ class Registry:
             )
         adoption = await self._adopted(entry, settings or {}, prefix)
         record = self._record(workspace, entry, adoption)
+        if adoption.missing:  # first: what is approved has to be complete
+            raise MissingInput(entry, adoption.missing, adoption.settings)
         if agent:
             record = await self._consented(record, entry.source)
-        if adoption.missing:
-            raise MissingInput(entry, adoption.missing, adoption.settings)
         mount = await self._activated(record, told)
         return await self._in_editor(mount, editor)
 

@@ -254,25 +254,42 @@ def _untold(_: str) -> None:
 
 
 def _question(error: MissingInput, params: bytes) -> Answer | None:
-    """Ask the user for what is missing, if that is nothing secret, the client can, and it was not asked before."""
+    """Ask the user for the settings that are missing, if the client shows forms and they were not asked for before.
+    Secrets are never asked for in a form, which the client and its model may see: the form says what is to be run."""
     meta = jsonrpc.fields(jsonrpc.fields(params).get("_meta"))
-    able = "elicitation" in jsonrpc.fields(meta.get(eras.CLIENT_CAPABILITIES_KEY))
-    if not able or any(one.secret for one in error.wanted) or "inputResponses" in jsonrpc.fields(params):
+    declared = jsonrpc.fields(meta.get(eras.CLIENT_CAPABILITIES_KEY)).get("elicitation")
+    modes = jsonrpc.fields(declared)
+    able = declared is not None and (not modes or "form" in modes)
+    settings = [one for one in error.wanted if not one.secret]
+    if not able or not settings or "inputResponses" in jsonrpc.fields(params):
         return None
     schema = {
         "type": "object",
-        "properties": {one.name: _property(one) for one in error.wanted},
-        "required": [one.name for one in error.wanted],
+        "properties": {one.name: _property(one) for one in settings},
+        "required": [one.name for one in settings],
     }
-    asked = {"mode": "form", "message": f"{error.entry.name} needs some settings.", "requestedSchema": schema}
+    asked = {"mode": "form", "message": _request(error), "requestedSchema": schema}
     requests = {_ANSWERED: {"method": "elicitation/create", "params": asked}}
     return Answer(result=jsonrpc.text({"resultType": "input_required", "inputRequests": requests}))
 
 
+def _request(error: MissingInput) -> str:
+    lines = [f"{error.entry.name} ({error.entry.id}) needs some settings before it is started."]
+    lines += [
+        f"It also needs the secret {one.name}, which is not asked for here. In a terminal: mooring secret set "
+        f"{one.secret_name}"
+        for one in error.wanted
+        if one.secret
+    ]
+    return "\n".join(lines)
+
+
 def _property(one: Wanted) -> dict[str, Any]:
     found: dict[str, Any] = {"type": _TYPES.get(one.format, "string"), "title": one.name}
-    if one.description:
-        found["description"] = one.description
+    if about := ". ".join(
+        filter(None, (one.description.rstrip("."), one.placeholder and f"Such as {one.placeholder}"))
+    ):
+        found["description"] = about
     if one.choices:
         found["enum"] = list(one.choices)
     return found
