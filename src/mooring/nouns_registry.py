@@ -53,7 +53,7 @@ class EntryReport(msgspec.Struct, frozen=True):
 
 
 class SourceRow(msgspec.Struct, frozen=True):
-    """One source of the catalog."""
+    """One source of the catalog; of the kind "plugin" one that a plugin could not bring."""
 
     name: str
     kind: str

@@ -15,6 +15,7 @@ from registry_kit import LIMIT, furnish, kind, registry, text, tools
 
 from mooring.testing import StdioClient, echo, wait_for
 from mooring.testing.daemon import Daemon, launched
+from mooring.testing.plugins import Site
 from raw_http_server import RawServer
 
 NOWHERE = "http://127.0.0.1:1/mcp"
@@ -168,3 +169,30 @@ async def test_a_mount_that_is_not_active_says_why(tmp_path: Path) -> None:
             (mount,) = (await client.call("registry_active"))["structuredContent"]["mounts"]
             assert "mooring secret set secret.X-Token" in text(refused)
             assert (mount["state"], "X-Token" in mount["reason"]) == ("stopped", True)
+
+
+BROKEN = """
+from mooring.plugins import hookimpl
+
+class Plugin:
+    @hookimpl
+    def mooring_catalog_sources(self):
+        raise RuntimeError("the shelf fell down")
+"""
+
+
+async def test_a_plugin_that_cannot_bring_its_sources_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R28 R32: in both statuses, beside the sources that work."""
+    site = Site(tmp_path / "site")
+    site.install(BROKEN)
+    monkeypatch.setenv("PYTHONPATH", str(site.folder))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "mooring.toml").write_text('[gateway]\nlisten = ["127.0.0.1:0"]\n')
+    async with launched(tmp_path / "home") as running:
+        code, out, err = await running.command("catalog", "status", "--json")
+        assert code == 0, err
+        (row,) = (row for row in json.loads(out) if row["kind"] == "plugin")
+        assert (row["name"], row["state"]) == ("voice of mooring-voice", "failed")
+        assert "the shelf fell down" in row["error"]
+        async with registry(running) as client:
+            assert "the shelf fell down" in text(await client.call("registry_status"))

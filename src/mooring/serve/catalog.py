@@ -21,6 +21,7 @@ from mooring.catalog.shelf import Kept, Shelf
 from mooring.catalog.source import Answer, Get
 from mooring.config.plan import CatalogSource
 from mooring.errors import ConfigError
+from mooring.nouns import Problem
 from mooring.nouns_registry import EntryReport, EntryRow, RefreshReport, SourceRow
 from mooring.plugins.manager import source_kinds
 
@@ -36,7 +37,7 @@ class Catalog:
 
     def __init__(self, app: App) -> None:
         self._app = app
-        kinds, self.problems = source_kinds(app.plugins, app.context)
+        kinds, self._problems = source_kinds(app.plugins, app.context)
         self._kinds = kinds
         self._shelf = Shelf(app.store)
         self._refresh = Refresh(self._shelf, app.store, kinds, http)
@@ -91,8 +92,8 @@ class Catalog:
         return list(await asyncio.gather(*asked))
 
     async def status(self) -> list[SourceRow]:
-        """Every source, in the order in which they count."""
-        return await self._refresh.rows(await self._prepared())
+        """Every source, in the order in which they count; then each plugin that could not bring its own."""
+        return [*await self._refresh.rows(await self._prepared()), *map(_plugin_row, self._problems)]
 
     async def trusted(self) -> frozenset[str]:
         """The names of sources whose entries agents may add."""
@@ -157,6 +158,18 @@ async def http(source: CatalogSource) -> AsyncGenerator[Get, None]:
 
 async def _nowhere(url: str, headers: Mapping[str, str], most: int) -> Answer:
     raise ConfigError(f"{url} cannot be fetched: this catalog source has no url.")
+
+
+def _plugin_row(problem: Problem) -> SourceRow:
+    return SourceRow(
+        name=problem.path.removeprefix("plugins."),
+        kind="plugin",
+        place="",
+        trusted=False,
+        entries=0,
+        state="failed",
+        error=problem.message,
+    )
 
 
 def _row(entry: Entry, trusted: bool) -> EntryRow:

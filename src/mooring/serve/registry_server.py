@@ -166,6 +166,7 @@ class RegistryConnection:
         lines += [
             f"- {row.name}: {row.entries} entries, {row.state}{f' ({row.error})' if row.error else ''}"
             + (", trusted" if row.trusted else "")
+            + (f", {len(row.problems)} records left out: {row.problems[0]}" if row.problems else "")
             for row in sources
         ]
         data = {"version": __version__, "workspace": self._workspace, "active": len(mounts), "running": running}
