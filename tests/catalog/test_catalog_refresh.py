@@ -362,3 +362,23 @@ async def test_files_of_ones_own_are_a_source(desk: Any, tmp_path: Path) -> None
     assert (await desk.refreshing.refresh(one_file)).entries == 1
     absent = CatalogSource(name="own", kind="files", path=str(tmp_path / "absent"))
     assert "does not exist" in (await desk.refreshing.refresh(absent)).error
+
+
+async def test_changes_that_break_off_in_their_middle_are_asked_for_again(desk: Any) -> None:
+    """R32: none is lost, since the time from which changes are asked for is that of the last whole listing."""
+    async with RegistryServer([listed("a/0", "2026-01-01T00:00:00Z")]) as registry:
+        origin = source(registry.url)
+        await desk.refreshing.refresh(origin)
+        registry.put(*(listed(f"b/{n}", f"2026-02-01T00:{n // 60:02}:{n % 60:02}Z") for n in range(150)))
+        registry.remove("a/0", "2026-03-01T00:00:00Z")
+        registry.breaks_at = 1
+        desk.now += DAY
+        report = await desk.refreshing.refresh(origin)
+        assert (report.outcome, report.added) == ("failed", report.entries)
+        assert 0 < report.added < 150
+        came = report.added
+        registry.breaks_at = None
+        desk.now += DAY
+        report = await desk.refreshing.refresh(origin)
+        assert (report.outcome, report.entries, report.added) == ("refreshed", 150, 150 - came)
+        assert registry.asked[-1]["updated_since"] == "2026-01-01T00:00:00Z"

@@ -205,7 +205,7 @@ async def test_a_form_asks_for_settings_and_never_for_secrets(running: Daemon, f
     async with registry(running, era, capabilities={"elicitation": {"url": {}}}) as client:
         refused = await client.call("registry_add", adding)
         assert (kind(refused), forms(client)) == ("missing_input", [])
-        assert "team: Your team. (such as red). To do: give settings" in text(refused)
+        assert "team: Your team (such as red). Give settings" in text(refused)
     async with registry(running, era, capabilities={"elicitation": {}}) as client:
         client.answers["elicitation/create"] = {"action": "accept", "content": {"team": "tea"}}
         refused = await client.call("registry_add", adding)

@@ -68,13 +68,13 @@ class MissingInput(ConfigError):
 def _missing(entry: Entry, wanted: Sequence[Wanted], settings: Mapping[str, Any]) -> str:
     lines = [f'"{entry.id}" was not added; it needs:']
     for one in wanted:
-        about = f": {one.description}" if one.description else ""
+        about = f": {one.description.rstrip('.')}" if one.description else ""
         example = f" (such as {one.placeholder})" if one.placeholder else ""
         if one.secret:
-            do = f"ask the user to run: mooring secret set {one.secret_name}"
+            do = f"A secret, which the user sets: mooring secret set {one.secret_name}"
         else:
-            do = f'give settings {{"{one.name}": ...}}; on the command line --set {one.name}=...'
-        lines.append(f"- {one.name}{about}{example}. To do: {do}")
+            do = f'Give settings {{"{one.name}": ...}}, or on the command line --set {one.name}=...'
+        lines.append(f"- {one.name}{about}{example}. {do}")
     if settings:
         lines.append(f"What was given already has to be given again: settings {msgspec.json.encode(settings).decode()}")
     return "\n".join(lines)

@@ -68,28 +68,29 @@ class Shelf:
         self._store = store
         self._synonyms: dict[str, tuple[str, ...]] = {}
         self._learnt: _Learnt | None = None
+        self._changes = 0
 
     async def put(self, source: str, entries: Sequence[Entry], run: int, now: float) -> None:
         """Keep these entries of a source. ``run`` numbers the listing they came in, see ``sweep``."""
         for start in range(0, len(entries), BATCH):
             rows = await asyncio.to_thread(_rows, entries[start : start + BATCH])
             await self._store.run("catalog_put", entries=_json(rows), source=source, now=now, **{"pass": run})
-        self._learnt = None
+        self._changed()
 
     async def gone(self, source: str, ids: Sequence[str], now: float) -> None:
         """A source no longer has these."""
         await self._store.run("catalog_gone", source=source, ids=_json(ids), now=now)
-        self._learnt = None
+        self._changed()
 
     async def sweep(self, source: str, run: int, now: float) -> None:
         """What a complete listing did not name is gone."""
         await self._store.run("catalog_sweep", source=source, now=now, **{"pass": run})
-        self._learnt = None
+        self._changed()
 
     async def forget(self, source: str, now: float) -> None:
         """A source is configured no more."""
         await self._store.run("catalog_forget", source=source, now=now)
-        self._learnt = None
+        self._changed()
 
     async def counts(self, since: float = 0.0) -> dict[str, tuple[int, int, int, int]]:
         """Source to how many entries it has, and how many came, changed and went since a time."""
@@ -174,10 +175,19 @@ class Shelf:
             if not self._synonyms:
                 text = files("mooring.catalog").joinpath("synonyms.toml").read_text("utf-8")
                 self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
+            changes = self._changes
             rows = await self._store.read("catalog_vocabulary")
-            vocabulary = Vocabulary(word for (text,) in rows for word in text.split())
-            self._learnt = _Learnt(search.Language(vocabulary, self._synonyms), len(rows))
+            # In a thread: of a large catalog it takes long enough to be felt by calls that wait meanwhile.
+            vocabulary = await asyncio.to_thread(_vocabulary, rows)
+            learnt = _Learnt(search.Language(vocabulary, self._synonyms), len(rows))
+            if changes != self._changes:
+                return learnt
+            self._learnt = learnt
         return self._learnt
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._learnt = None
 
     async def _entries(self, found: Iterable[Candidate]) -> list[Kept]:
         keys = [candidate.key for candidate in found]
@@ -216,6 +226,10 @@ def _only_known(what: str, wanted: Iterable[str], known: Iterable[str]) -> None:
             meant = f" Did you mean {' or '.join(close)}?" if close else ""
             listed = ", ".join(there[:40]) + (f" and {len(there) - 40} more" if len(there) > 40 else "")
             raise ConfigError(f'There is no {what} "{name}".{meant} There are: {listed or "none"}.')
+
+
+def _vocabulary(rows: Iterable[Row]) -> Vocabulary:
+    return Vocabulary(" ".join(text for (text,) in rows).split())
 
 
 def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ class Vocabulary:
     """All words of names and labels. Equal words give equal answers, in whatever order they came."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._words = sorted({word for word in words if len(word) > 1})
+        self._words = sorted(word for word in set(words) if len(word) > 1)
         self._known = frozenset(self._words)
         self._of_length: dict[int, list[str]] = defaultdict(list)
         for word in self._words:
