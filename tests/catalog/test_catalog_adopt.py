@@ -52,6 +52,7 @@ def test_sqlite_runs_as_the_container_that_its_entry_names() -> None:
     found = taken(starter("docker/sqlite"))
     assert (found.server, found.prefix, found.method, found.missing) == ("sqlite", "sqlite", "container", ())
     assert isinstance(found.launch, Container)
+    assert (found.launch.memory, found.launch.pids, found.launch.cpus) == ("1g", 256, 1.0)  # as any container here
     assert found.launch.image == "docker.io/mcp/sqlite"
     assert found.launch.args == ("--db-path", "/mcp/db.sqlite")
     assert found.launch.volumes == ("mcp-sqlite:/mcp",)

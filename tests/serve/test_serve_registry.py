@@ -321,11 +321,13 @@ async def test_after_a_restart_what_was_added_serves_again_or_says_why_not(home:
 
 @pytest.mark.parametrize("moment", ["add", "remove"])
 async def test_a_killed_daemon_leaves_no_half_mount(home: Path, tmp_path: Path, moment: str) -> None:
-    """R34 R37: killed while a server starts, or while one ends that does not want to."""
+    """R34 R37: killed while a server starts, or while one ends that does not want to. Both last until the kill, since
+    the limits of these steps are longer than the test."""
     stubborn = ["--ignore-term", "--ignore-eof"] if moment == "remove" else ["--start-delay", "600"]
     argv = [*echo(*stubborn)]
     (home / "mooring.toml").write_text(
         (home / "mooring.toml").read_text() + f"[catalog]\ncommands = {json.dumps([argv])}\n"
+        'timeouts = { start = "10m", initialize = "10m", close = "10m" }\n'
     )
     start = {"command": argv[0], "args": argv[1:], "prefix": "it"}
     async with up(home) as running, registry(running) as client:

@@ -22,6 +22,7 @@ from mooring.catalog.fetching import fetching
 from mooring.catalog.settings import Wanted
 from mooring.catalog.template import Given, filled
 from mooring.config.plan import Container, Process, Remote, SecretRef
+from mooring.config.schema_servers import Limits
 from mooring.errors import ConfigError
 
 _NPM = re.compile(r"(@[a-z0-9~][\w.~-]*/)?[a-z0-9~][\w.~-]*", re.I | re.A)
@@ -34,6 +35,10 @@ _SETTLED = {"npm": ("-y", "--yes", "-q", "--quiet"), "pypi": (), "container": ("
 """Options that change nothing here."""
 _PUBLIC = {"npm": "npmjs", "pypi": "pypi"}
 """Second-level domain, below ``org``, of the public registry of each package type."""
+
+
+_LIMITS = Limits()
+"""What any container may use that nothing else is written about."""
 
 
 def _is_public(url: str, method: Launch) -> bool:
@@ -153,6 +158,9 @@ class _Maker:
             secrets=secrets,
             volumes=tuple(volume for template in (*package.volumes, *volumes) for volume in self._volumes(template)),
             network="none" if package.network == "none" else package.allowed_hosts or "open",
+            memory=_LIMITS.memory,
+            pids=_LIMITS.pids,
+            cpus=_LIMITS.cpus,
             # Images of others write where they like; what they write is thrown away with the container.
             read_only=False,
         )

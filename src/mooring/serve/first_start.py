@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from mooring.config.plan import Timeouts, Variant
+from mooring.config.plan import Variant
 from mooring.errors import MooringError, TimedOut, Unavailable
 from mooring.instances import rules
 from mooring.nouns import Listing
@@ -133,5 +133,5 @@ async def ended(app: App, variant: str) -> None:
     if variant in app.plan.variants:
         return
     with suppress(TimeoutError):
-        async with asyncio.timeout(rules.leaving_limit(Timeouts()) + MARGIN):
+        async with asyncio.timeout(rules.leaving_limit(app.plan.added.timeouts) + MARGIN):
             await app.pool.end(variant, "it was removed")
