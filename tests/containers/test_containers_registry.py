@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 import sqlite_image
-from container_kit import Kept
+import tomlkit
+from container_kit import Kept, Table
 from mirror import forget, known, mirrored
 from registry import Registry, registry
 
@@ -169,3 +171,54 @@ async def test_a_daemon_that_is_killed_while_it_serves_restores_the_mount(
         (again,) = await running.mooring.active()
         assert again.state == "ready"
         assert again.container_id is not None
+
+
+PATIENT = {"start": "10m", "initialize": "10m", "close": "10m"}
+"""Limits that outlast the test, so that what is interrupted is still going on."""
+
+
+def own(home: Path, table: dict[str, Any], **timeouts: str) -> dict[str, Any]:
+    """The ``[catalog]`` of a home in which this server is ``own/it``."""
+    (home / "entries").mkdir(parents=True)
+    package = {
+        "registryType": "oci",
+        "identifier": table["image"],
+        "packageArguments": table["args"],
+        "volumes": table["volumes"],
+        "environmentVariables": {name: {"value": value} for name, value in table["env"].items()},
+    }
+    (home / "entries" / "own.toml").write_text(tomlkit.dumps({"it": {"packages": [package]}}))
+    return {
+        "catalog": {"timeouts": timeouts, "sources": {"own": {"kind": "files", "path": "entries", "trusted": True}}}
+    }
+
+
+@pytest.mark.parametrize("moment", ["add", "remove"])
+async def test_a_daemon_that_is_killed_during_an_add_or_a_removal_leaves_nothing(
+    kept: Kept, echo: Table, tmp_path: Path, moment: str
+) -> None:
+    """R34 R37: a server that never gets ready, and one that does not want to go."""
+    home = tmp_path / "home"
+    table = echo("--start-delay", "600") if moment == "add" else echo("--ignore-term", "--ignore-eof")
+    async with kept.daemon(home, NOTHING, DEFAULT, tables=own(home, table, **PATIENT)) as running:
+        await running.mooring.catalog_refresh(["own"])
+        if moment == "add":
+            verb = asyncio.create_task(running.mooring.add("default", "own/it"))
+            await wait_for(lambda: kept.names(home), LIMIT, 0.05)
+        else:
+            await running.mooring.add("default", "own/it")
+            verb = asyncio.create_task(running.mooring.remove("default", "own/it"))
+
+            async def begun() -> bool:
+                return not await running.mooring.active()
+
+            await wait_for(begun, LIMIT, 0.05)
+            assert kept.names(home)
+        os.kill(running.process.pid, signal.SIGKILL)
+        await running.ended()
+        await asyncio.wait([verb], timeout=LIMIT)
+        assert verb.exception() is not None
+        await wait_for(lambda: not kept.names(home), LIMIT, 0.1)
+    async with kept.again(home) as running:
+        assert not await running.mooring.active()
+        assert kept.names(home) == set()
