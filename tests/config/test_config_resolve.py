@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 
 from mooring.config import kwargs as kw
 from mooring.config.load import load
-from mooring.config.plan import CatalogSource, Container, Plan, Plugin, Process, Remote, SecretRef, Variant
+from mooring.config.plan import (
+    Added,
+    CatalogSource,
+    Container,
+    Plan,
+    Plugin,
+    Process,
+    Remote,
+    SecretRef,
+    Timeouts,
+    Variant,
+)
 from mooring.config.resolve import resolve
 from mooring.config.schema_base import Kwarg
 from mooring.errors import ConfigError
@@ -533,6 +544,21 @@ def test_an_open_network_in_a_sandbox_is_said(planned: Planned) -> None:
     assert "open network" in problem.message
     assert planned(SERVER + "sandbox = true\nnetwork = 'none'\n" + USED).problems == ()
     assert planned(SERVER + USED).problems == ()
+
+
+def test_what_is_added_has_limits_of_the_catalog_and_else_of_the_gateway(planned: Callable[..., Plan]) -> None:
+    """R14: the idle timeout is the gateway's; limits of steps are set for all that is added."""
+    assert planned("").added == Added(Timeouts(), 600.0)
+    plan = planned(
+        """
+[gateway]
+start_timeout = "2m"
+idle_timeout = 0
+[catalog]
+timeouts = { pull = "30m", initialize = "1m" }
+"""
+    )
+    assert plan.added == Added(Timeouts(start=120.0, pull=1800.0, initialize=60.0), 0.0)
 
 
 def test_sources_of_the_catalog_are_resolved(planned: Callable[..., Plan], tmp_path: Path) -> None:

@@ -142,8 +142,9 @@ class RegistryConnection:
                 )
                 return _activated(registry, mount)
             case ConfigSet():
-                mount = await registry.configure(workspace, arguments.entry_id, arguments.environment, told=told)
-                return f"Set for {mount.name}: {', '.join(arguments.environment)}. It runs with it now.", mount
+                environment = {**arguments.environment, **_answers(params)}
+                mount = await registry.configure(workspace, arguments.entry_id, environment, told=told)
+                return f"Set for {mount.name}: {', '.join(environment)}. It runs with it now.", mount
             case Remove():
                 mount = await registry.remove(workspace, arguments.entry_id)
                 return f"Successfully deactivated: {mount.name}", {"mount": mount}
