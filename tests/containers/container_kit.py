@@ -7,13 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mooring.config.home import Home
-from mooring.config.secrets import Secrets
-from mooring.launch.runtime import installation_id
 from mooring.testing import containers, wait_for
 from mooring.testing.daemon import Daemon, daemon, launched
 
-LABEL = "mooring.installation"
 LIMIT = 30.0
 """Seconds for what takes one, on a machine under load."""
 Table = Callable[..., dict[str, Any]]
@@ -28,8 +24,7 @@ class Kept:
 
     def label(self, home: Path) -> str:
         """The label of all containers of a home."""
-        place = Home.locate({"MOORING_HOME": str(home)})
-        return f"{LABEL}={installation_id(Secrets(place).installation_key(), place.state)}"
+        return containers.label(home)
 
     def names(self, home: Path) -> set[str]:
         """What the engine has of a home's containers."""

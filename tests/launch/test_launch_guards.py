@@ -121,6 +121,10 @@ def test_a_failed_start_says_what_to_do() -> None:
     assert "could not start the container: no such runtime" in str(told(PLAIN, 125, "Error: no such runtime"))
     assert "could not start the container: no tun" in str(told(PLAIN, 126, "server\nError: no tun"))
     assert told(PLAIN, 127, "sh: x: not found") is error
+    no_tunnel = 'Error: slirp4netns failed: "open(\\"/dev/net/tun\\"): Permission denied"'
+    assert "chmod 0666" not in str(told(PLAIN, 126, no_tunnel))
+    rootless = Engine("podman", "p", "5", rootless=True)
+    assert "chmod 0666 /dev/net/tun" in str(obstacles.explained(error, PLAIN, rootless, 126, no_tunnel))
     assert "set read_only = false" in str(told(PLAIN, 1, "OSError: [Errno 30] Read-only file system: '/x'"))
     assert told(Container("i", read_only=False), 1, "EROFS") is error
     assert "limits.memory = 1g" in str(told(PLAIN, 137, ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -410,3 +411,23 @@ def test_starting_a_keeper_imports_next_to_nothing(source: Path) -> None:
     environment = {"PYTHONPATH": str(source)}
     loaded = subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, check=True)
     assert not {"asyncio", "socket", "enum", "json", "msgspec", "ctypes"} & set(loaded.stdout.decode().split())
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace of its own here")
+async def test_what_runs_in_a_container_below_a_process_is_seen_until_it_ends(bench) -> None:
+    """R15: told from what is not in a container, and from what is left behind it."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("unshare is not installed (as root on Debian: apt-get install util-linux)")
+    script = f"{unshare} --pid --fork --kill-child /bin/sh -c 'echo in; read word'; echo out; read word"
+    plain, container = await bench.spawn("/bin/cat"), await bench.spawn("/bin/sh", "-c", script)
+    assert await bench.line(container.stdout_fd) == "in"
+    assert bench.keeper.containing() == {container.pid}
+    os.write(container.stdin_fd, b"go\n")
+    assert await bench.line(container.stdout_fd) == "out"
+    assert bench.keeper.containing() == set()
+    assert not plain.exited.done()
+    assert not container.exited.done()

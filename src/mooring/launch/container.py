@@ -45,6 +45,8 @@ LOOK = 0.02
 """Seconds between two looks whether a container runs."""
 LINGER = 10.0
 """Seconds for the engine's own helpers to tidy up behind a container that has ended."""
+TIDY = 5.0
+"""Seconds for the engine to tidy up behind a server that has ended before its program is asked to end, too."""
 LATE = 1.0
 """Seconds after which a container is looked for again whose start was cut off: the engine may have gone on with it."""
 SETTLE = 1.0
@@ -283,6 +285,8 @@ class _Life(msgspec.Struct):
         if self.launch.port is None:
             close /= 2
             await self._exited(close)
+            if not self.kept.exited.done() and self.answered and self.runtime.ended(self.kept):
+                await self._exited(TIDY)  # an engine that tidies up behind many takes its time
         else:
             os.close(self.kept.stdin_fd)
         by_itself = self.kept.exited.done()

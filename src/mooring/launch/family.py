@@ -96,6 +96,17 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def nested(pid: int) -> bool:
+    """Whether a process is alive in a PID namespace below this one: it is in a container. Linux."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            lines = file.read(4096).splitlines()
+    except OSError:
+        return False
+    fields = {name: value.split() for name, _, value in (line.partition(b":") for line in lines)}
+    return len(fields.get(b"NSpid", [])) > 1 and fields[b"State"][0] not in (b"Z", b"X")
+
+
 def kill(pids: "Iterable[int]", number: int = signal.SIGKILL) -> None:
     """Signal each one that still exists and may be signalled."""
     for pid in pids:

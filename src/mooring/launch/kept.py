@@ -16,7 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from mooring.launch.family import MARKS, become_subreaper, descendants, kill, members, process_table
+from mooring.launch.family import MARKS, become_subreaper, descendants, kill, members, nested, process_table
 from mooring.launch.keeper import DYING, pack, unpack
 from mooring.launch.start import Started, start_keeper
 
@@ -176,6 +176,15 @@ class Channel:
             _resolve(kept.exited, -signal.SIGKILL)  # told already, unless it could not be killed
             _resolve(kept.ended, rest[0])
 
+    def containing(self) -> set[int]:
+        """See ``Keeper.containing``."""
+        found, table = members({mark: kept.pid for mark, kept in self._kept.items()}), process_table()
+        return {
+            self._kept[mark].pid
+            for mark, pids in found.items()
+            if any(nested(member) for pid in pids for member in (pid, *descendants(pid, table)))
+        }
+
     def finish(self) -> None:
         """Have the keeper end everything and itself; ``over`` follows."""
         self._finishing = True
@@ -250,6 +259,11 @@ class Keeper:
         variables = {_encode(name): _encode(value) for name, value in env.items()}
         self._farewells[key] = (tuple(map(_encode, listing)), tuple(map(_encode, removal)), variables)
         self._channel.send(("farewell", key, self._farewells[key]))
+
+    def containing(self) -> set[int]:
+        """The pids of those that have something alive in a container below them: in a PID namespace of its own. Linux,
+        where it takes milliseconds."""
+        return self._channel.containing()
 
     def forget(self, key: int) -> None:
         """Nothing is to be removed any more."""

@@ -17,6 +17,7 @@ NOT_RUN = (126, 127)
 """Exit codes of an engine's program when the command could not be run; but a server may end with them itself."""
 ENGINE_SPEAKS = ("Error: ", "docker: ")
 """How the engine's own lines on stderr begin."""
+TUNNEL = "/dev/net/tun"
 OPEN_OR_NONE = 'network = "open" works, and "none" for servers without a port'
 KILLED = 137
 """Exit code of what was ended by SIGKILL."""
@@ -82,7 +83,7 @@ def explained(error: MooringError, launch: Container, engine: Engine, code: int 
     ):
         if missing_image(code, stderr):
             return PullFailed(f"{engine.name} has no image {launch.image} any more; the next start gets it: {said}")
-        return StartFailed(f"{engine.name} could not start the container: {said}")
+        return StartFailed(f"{engine.name} could not start the container: {said}{_tunnel(engine, stderr)}")
     advice = ""
     if launch.read_only and any(sign in stderr.lower() for sign in READ_ONLY_SIGNS):
         advice = (
@@ -94,6 +95,16 @@ def explained(error: MooringError, launch: Container, engine: Engine, code: int 
     if not advice:
         return error
     return StartFailed(f"{error}. {advice}.", **{k: v for k, v in error.details.items() if k != "retry_at"})
+
+
+def _tunnel(engine: Engine, stderr: str) -> str:
+    """What helps where a plain user's Podman may not make a network: slirp4netns and pasta need that device."""
+    if not engine.rootless or TUNNEL not in stderr:
+        return ""
+    return (
+        f'. Without root, network = "open" needs {TUNNEL} for everybody (as root: chmod 0666 {TUNNEL}); '
+        'network = "none" and a list of hosts do without'
+    )
 
 
 def missing_image(code: int | None, stderr: str) -> bool:

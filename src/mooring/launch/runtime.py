@@ -17,8 +17,9 @@ from pathlib import Path
 
 from mooring.errors import StartFailed
 from mooring.launch.engine import Commands, Engine, listing, removal
+from mooring.launch.family import MARKS
 from mooring.launch.images import Images
-from mooring.launch.kept import Keeper
+from mooring.launch.kept import Keeper, Kept
 from mooring.nouns import InstanceKey
 
 INSTALLATION = "mooring.installation"
@@ -30,6 +31,8 @@ MARKER = "containers"
 """File in the state folder: the engines that this installation has run containers with, one a line."""
 FILES = Path("/dev/shm")  # noqa: S108 - memory; what is made in there is for this user only
 NAME_DIGITS = 12
+FRESH = 0.2
+"""Seconds for which a look at all processes is good: many containers are asked about at the same time."""
 
 _log = logging.getLogger("mooring")
 
@@ -50,6 +53,8 @@ class Runtime:
         """Names whose removal failed."""
         self._pending: list[str] = []
         self._removing = asyncio.Lock()
+        self._looked = -FRESH
+        self._alive: set[int] = set()
 
     # leftovers
 
@@ -111,6 +116,16 @@ class Runtime:
         self._keeper.farewell(id(self), *commands, self.commands.env)
         if self._state is not None:
             remember(self._state, self.engine.name)
+
+    def ended(self, kept: Kept) -> bool:
+        """Whether a server has ended, and only the engine is not done with its container yet. False where that cannot
+        be seen: where containers do not descend from the engine's program."""
+        if self.engine.name != "podman" or not (self.engine.local and MARKS):
+            return False
+        now = asyncio.get_running_loop().time()
+        if now - self._looked > FRESH:
+            self._looked, self._alive = now, self._keeper.containing()
+        return kept.pid not in self._alive
 
     async def remove(self, name: str) -> None:
         """Kill and remove a container that did not end by itself. What is asked for at the same time is one command."""

@@ -20,6 +20,9 @@ from pathlib import Path
 from typing import Any, cast
 
 import mooring
+from mooring.config.home import Home
+from mooring.config.secrets import Secrets
+from mooring.launch.runtime import INSTALLATION, installation_id
 
 IMAGE = "localhost/mooring-testing:1"
 USER = 1000
@@ -75,12 +78,18 @@ def command(engine: str, *arguments: str, stdin: bytes | None = None) -> str:
     return done.stdout.decode()
 
 
-def names(engine: str, label: str = "mooring.installation") -> set[str]:
+def label(home: Path) -> str:
+    """The label of all containers of the daemons with this MOORING_HOME."""
+    place = Home.locate({"MOORING_HOME": str(home)})
+    return f"{INSTALLATION}={installation_id(Secrets(place).installation_key(), place.state)}"
+
+
+def names(engine: str, label: str = INSTALLATION) -> set[str]:
     """The names of all containers with ``label``, running or not."""
     return _listed(engine, label, "{{.Names}}")
 
 
-def ids(engine: str, label: str = "mooring.installation") -> set[str]:
+def ids(engine: str, label: str = INSTALLATION) -> set[str]:
     """Their ids: a container that was made anew has another one."""
     return _listed(engine, label, "{{.ID}}")
 
