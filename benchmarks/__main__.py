@@ -17,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import costs, guard, report, resources
+from benchmarks import costs, engines, guard, report, resources
 from benchmarks.peers import PEERS, Mooring
 from benchmarks.turns import Effort
 
@@ -32,6 +32,8 @@ SUITES = {
         resources.memory,
         resources.start,
         resources.cold,
+        engines.container_start,
+        engines.container_end,
     )
 }
 

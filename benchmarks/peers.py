@@ -147,24 +147,26 @@ class Mooring(Peer):
     )
     """What is on, for the head of a result; ``GUARDED`` and ``POLICY`` turn it on."""
     program = str(Path(sys.executable).parent / "mooring")
+    gateway: ClassVar[dict[str, str]] = {}
+    """Further settings of the gateway."""
 
     def prepare(self) -> None:
         """Make a key in a first life without servers, then write the whole configuration."""
         self.variables = {"MOORING_HOME": str(self.folder)}
-        url = f"http://127.0.0.1:{self.port}"
-        gateway = f'[gateway]\nlisten = ["127.0.0.1:{self.port}"]\npublic_url = "{url}"\n{GUARDED}\n'
+        gateway = f'[gateway]\nlisten = ["127.0.0.1:{self.port}"]\npublic_url = "http://127.0.0.1:{self.port}"\n'
+        gateway += "".join(f"{key} = {json.dumps(value)}\n" for key, value in self.gateway.items()) + f"{GUARDED}\n"
         file = self.folder / "mooring.toml"
         file.write_text(gateway + "".join(f"[workspaces.{name}]\n" for name in "ab"))
         with Group(self.argv(), self.folder, self.variables) as group:
             self._wait_for_port(group)
-            self._token = json.loads(self._run("key", "create", "a", "--json"))["key"]
-        table = "[mcp_servers.{name}]\ncommand = {command}\nargs = {args}\n\n"
-        tables = [
-            table.format(name=server.name, command=json.dumps(server.argv[0]), args=json.dumps(server.argv[1:]))
-            for server in self.servers
-        ]
+            self._token = json.loads(self.run("key", "create", "a", "--json"))["key"]
+        tables = [f"[mcp_servers.{server.name}]\n{self.table(server)}\n" for server in self.servers]
         rooms = (f'[workspaces.{name}]\nmcp_servers = ["*"]\n{POLICY.format(name)}\n' for name in "ab")
         file.write_text(gateway + "".join((*tables, *rooms)))
+
+    def table(self, server: Server) -> str:
+        """The rest of a server's table in the configuration."""
+        return f"command = {json.dumps(server.argv[0])}\nargs = {json.dumps(server.argv[1:])}\n"
 
     def _wait_for_port(self, group: Group) -> None:
         end = time.monotonic() + 20
@@ -176,7 +178,8 @@ class Mooring(Peer):
             time.sleep(0.01)
         raise RuntimeError(f"mooring up did not listen on port {self.port} within 20 s")
 
-    def _run(self, *arguments: str) -> str:
+    def run(self, *arguments: str) -> str:
+        """What a ``mooring`` command prints."""
         done = subprocess.run(
             [self.program, *arguments],
             env={**os.environ, **self.variables},

@@ -66,6 +66,13 @@ class Group:
             if process.is_running() and process.pid != self._child.pid:
                 process.kill()
 
+    def stop(self, limit: float) -> float:
+        """Ask it to end and wait for that; the seconds it took."""
+        begun = time.perf_counter()
+        self._child.send_signal(signal.SIGTERM)
+        self._child.wait(limit)
+        return time.perf_counter() - begun
+
     def ended(self) -> str:
         """The last words of the program when it is gone; empty while it runs."""
         if self._child.poll() is None:
