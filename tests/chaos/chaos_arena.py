@@ -15,11 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 from mooring.errors import MooringError
-from mooring.testing import HttpClient, wait_for
+from mooring.launch.family import nested
+from mooring.testing import HttpClient, containers, wait_for
 from mooring.testing.daemon import Daemon, launched, server, write_config
 from mooring.testing.processes import alive, descendants, descriptors, parent, state
 
@@ -74,6 +76,8 @@ class Arena:
         self.calm = server(env=env)
         self.names = tuple(servers)
         self.gateway = gateway
+        self.engine = gateway.get("engine", "")
+        """Whose containers the servers are in; "" when they are processes."""
         self.faults = 0
         self.outcomes: Counter[str] = Counter()
         self.bystander: list[float] = []
@@ -189,9 +193,17 @@ class Arena:
             group.create_task(then())
 
     async def all_well(self) -> None:
-        """Every server answers."""
+        """Every server answers, and its spares wait."""
         for name in (*self.names, "calm"):
             await self.pid(name)
+
+        async def waiting(name: str) -> bool:
+            rows = await self.running.rows(name)
+            spares = sum(row.reason.startswith("started in advance") for row in rows)
+            return spares == self.servers[name].get("spare", 0)
+
+        for name in self.names:
+            await wait_for(partial(waiting, name), CALL, 0.05)
 
     async def count(self) -> dict[str, int]:
         """Descriptors of the daemon and of its keeper, once they keep still."""
@@ -202,8 +214,18 @@ class Arena:
         }
 
     def orphans(self) -> set[int]:
-        """Marked processes that the daemon is no ancestor of."""
-        return marked(self.mark) - descendants(self.root)
+        """Marked processes that the daemon is no ancestor of. What is in a container hangs where its engine wants it
+        to; that is counted by the label that the engine knows it by."""
+        return {pid for pid in marked(self.mark) - descendants(self.root) if not nested(pid)}
+
+    def contained(self) -> set[str]:
+        """The containers that the engine has of this home, running or not."""
+        return containers.names(self.engine, containers.label(self.home)) if self.engine else set()
+
+    async def no_strays(self) -> bool:
+        """The engine has no container of this home but those that the daemon shows."""
+        shown = {row.container.partition(":")[2] for row in await self.running.mooring.ps() if row.container}
+        return self.contained() <= shown
 
     def zombies(self) -> set[int]:
         """What the daemon or its keeper has not reaped; what a server leaves unreaped is its own affair."""

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +46,8 @@ class Fault(NamedTuple):
     gateway: dict[str, Any] = {}
     needs: Callable[[], str] = str
     """Why it cannot be tried here; "" when it can."""
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What has to be there meanwhile."""
 
 
 def each(strike: Callable[[Arena, str], Awaitable[None]]) -> Happen:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from chaos_arena import CALL, Arena, keeper_of, marked
+from chaos_containers import CONTAINER_FAULTS
 from chaos_faults import FAULTS, Fault
 
 from mooring.testing import wait_for
@@ -50,14 +51,14 @@ def place(fault: Fault, home: Path) -> Generator[None]:
 
 
 @pytest.mark.timeout(90 + 2 * COUNT)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+@pytest.mark.parametrize("fault", [*FAULTS, *CONTAINER_FAULTS], ids=lambda fault: fault.name.replace(" ", "-"))
 async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
     fault: Fault, tmp_path: Path, rows: list[tuple[str, ...]]
 ) -> None:
     """R11, R12, R13, R14, R15, A12, A13, A14, A15, A16: seen from outside."""
     if why := fault.needs():
         pytest.skip(why)
-    with place(fault, tmp_path / "home"):
+    with place(fault, tmp_path / "home"), fault.around():
         async with Arena(tmp_path / "home", fault.servers, SEED, fault.gateway) as arena:
             await arena.all_well()
             await arena.promise()
@@ -78,17 +79,21 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
             await arena.reconnect()
 
             await wait_for(lambda: not arena.orphans() and not arena.zombies(), CALL, 0.02)
+            await wait_for(arena.no_strays, CALL, 0.1)
             root, keeper = arena.root, keeper_of(arena.root)
             await wait_for(lambda: len(descendants(root)) <= family, CALL, 0.05)
 
             def leaked() -> int:
                 return max(descriptors(root) - before["daemon"], 0) + max(descriptors(keeper) - before["keeper"], 0)
 
-            await wait_for(lambda: leaked() == 0, CALL, 0.05)
+            def clean() -> tuple[int, int] | None:
+                found = (len(arena.zombies()), leaked())
+                return None if any(found) else found
+
+            counted = await wait_for(clean, CALL, 0.05)
             everyone = descendants(arena.root)
-            counted = (len(arena.zombies()), leaked())
             output = arena.running.output
-        left = marked(arena.mark) | {pid for pid in everyone if alive(pid)}
+        left = marked(arena.mark) | {pid for pid in everyone if alive(pid)} | arena.contained()
         middle, longest = arena.delay
         ok = arena.outcomes.pop("ok", 0)
         if not rows:
