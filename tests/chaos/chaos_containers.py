@@ -205,7 +205,9 @@ class PrivateDocker:
         (self._folder / "docker.pid").unlink(missing_ok=True)
         places = {"data-root": "data", "exec-root": "exec", "pidfile": "docker.pid"}
         names = ("containerd-namespace", "containerd-plugins-namespace")
-        argv = ["dockerd", "--host", os.environ["DOCKER_HOST"], "--bridge=none", "--iptables=false"]
+        # In a network of its own: a dockerd without a bridge takes away docker0, which would be the machine's.
+        alone = ("unshare", "--net", "dockerd")
+        argv = [*alone, "--host", os.environ["DOCKER_HOST"], "--bridge=none", "--iptables=false"]
         argv += (f"--{option}={self._folder / place}" for option, place in places.items())
         argv += (f"--{option}={self._folder.name}-{number}" for number, option in enumerate(names))
         with (self._folder / "log").open("ab") as log:

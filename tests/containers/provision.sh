@@ -15,7 +15,11 @@ need iptables iptables
 need node nodejs
 if [ "${#missing[@]}" -gt 0 ]; then
     timeout 60 apt-get update -qq
-    timeout 200 apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
+    known=()
+    for package in "${missing[@]}"; do # not every release has all that Podman can use
+        if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); fi
+    done
+    timeout 200 apt-get install -qq -y --no-install-recommends "${known[@]}" >/dev/null
 fi
 
 # crun of Debian 12 refuses a machine with both versions of cgroups; and Podman asks for more open files than a machine
