@@ -51,7 +51,7 @@ test-litellm: litellm ## the tests with the real LiteLLM and PostgreSQL; without
 	@$(BIN)/pytest -rs tests/litellm $(ARGS)
 
 test: setup lint types ## lint, check types, and run every test; skipped ones are listed with their reason
-	@$(BIN)/pytest -rs $(ARGS)
+	@$(BIN)/pytest -rs --numprocesses=2 --dist=loadfile $(ARGS)
 
 lint: setup ## ruff: rules and formatting
 	@$(BIN)/ruff check .

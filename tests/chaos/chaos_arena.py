@@ -206,9 +206,10 @@ class Arena:
             await wait_for(partial(waiting, name), CALL, 0.05)
 
     async def count(self) -> dict[str, int]:
-        """Descriptors of the daemon and of its keeper, once they keep still."""
+        """Descendants, and descriptors of the daemon and of its keeper, once they keep still."""
         root, keeper = self.root, keeper_of(self.root)
         return {
+            "family": await settled(lambda: len(descendants(root))),
             "daemon": await settled(lambda: descriptors(root)),
             "keeper": await settled(lambda: descriptors(keeper)),
         }

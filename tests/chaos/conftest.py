@@ -1,33 +1,38 @@
-"""The table of what happened, printed at the end of the run."""
+"""The table of what happened, printed at the end of the run. Tests tell their rows as properties, which come from the
+processes of pytest-xdist too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+HEAD = ("fault", "times", "s", "ok", "told", "late", "beside", "mid ms", "max ms", "orphans", "zombies", "fds", "lost")
 ROWS: list[tuple[str, ...]] = []
-"""One a class of faults; the first is the head. Filled by the tests."""
+RUNS: dict[str, None] = {}
+"""How to repeat what was run."""
 
 
-@pytest.fixture
-def rows() -> list[tuple[str, ...]]:
-    return ROWS
-
-
-def _lines(rows: Iterable[tuple[str, ...]]) -> Iterable[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(
-            cell.rjust(width) if index else cell.ljust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take in what a test told."""
+    if report.when == "call":
+        for name, value in report.user_properties:
+            if name == "chaos":
+                ROWS.append(tuple(map(str, value)))
+            elif name == "chaos run":
+                RUNS[str(value)] = None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print it, whatever else is printed."""
-    if ROWS:
-        terminalreporter.section("chaos")
-        for line in _lines(ROWS):
-            terminalreporter.write_line(line)
+    if not ROWS:
+        return
+    terminalreporter.section("chaos")
+    widths = [max(map(len, column)) for column in zip(HEAD, *ROWS, strict=True)]
+    for row in (HEAD, *ROWS):
+        cells = zip(row, widths, strict=True)
+        terminalreporter.write_line(
+            "  ".join(cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(cells))
+        )
+    for run in RUNS:
+        terminalreporter.write_line(run)

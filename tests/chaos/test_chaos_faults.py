@@ -10,7 +10,7 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from mooring.testing.processes import alive, descendants, descriptors
 
 COUNT = int(os.environ.get("MOORING_CHAOS", "25"))
 SEED = int(os.environ.get("MOORING_CHAOS_SEED", str(random.SystemRandom().randrange(1 << 32))))
-HEAD = ("fault", "times", "s", "ok", "told", "late", "beside", "mid ms", "max ms", "orphans", "zombies", "fds", "lost")
 DELAY = 10.0
 """Seconds that a call to another server may take in the worst case, on a machine busy with a hundred starts; the
 table shows what it was."""
@@ -53,7 +52,7 @@ def place(fault: Fault, home: Path) -> Generator[None]:
 @pytest.mark.timeout(90 + 2 * COUNT)
 @pytest.mark.parametrize("fault", [*FAULTS, *CONTAINER_FAULTS], ids=lambda fault: fault.name.replace(" ", "-"))
 async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
-    fault: Fault, tmp_path: Path, rows: list[tuple[str, ...]]
+    fault: Fault, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """R11, R12, R13, R14, R15, A12, A13, A14, A15, A16: seen from outside."""
     if why := fault.needs():
@@ -64,7 +63,6 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
             await arena.promise()
             await arena.reconnect()
             before = await arena.count()
-            family = len(descendants(arena.root))
             began, late = time.perf_counter(), 0
             work = fault.happen(arena, COUNT)
             try:
@@ -81,7 +79,7 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
             await wait_for(lambda: not arena.orphans() and not arena.zombies(), CALL, 0.02)
             await wait_for(arena.no_strays, CALL, 0.1)
             root, keeper = arena.root, keeper_of(arena.root)
-            await wait_for(lambda: len(descendants(root)) <= family, CALL, 0.05)
+            await wait_for(lambda: len(descendants(root)) <= before["family"], CALL, 0.05)
 
             def leaked() -> int:
                 return max(descriptors(root) - before["daemon"], 0) + max(descriptors(keeper) - before["keeper"], 0)
@@ -96,19 +94,13 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
         left = marked(arena.mark) | {pid for pid in everyone if alive(pid)} | arena.contained()
         middle, longest = arena.delay
         ok = arena.outcomes.pop("ok", 0)
-        if not rows:
-            rows.append(HEAD)
         figures = (arena.faults, f"{seconds:.1f}", ok, arena.outcomes.total(), late, len(arena.bystander))
         delays = (f"{middle:.1f}", f"{longest:.0f}") if arena.bystander else ("", "")
-        rows.append((fault.name, *map(str, figures), *delays, str(len(left)), *map(str, counted), str(lost)))
+        row = (fault.name, *map(str, figures), *delays, str(len(left)), *map(str, counted), str(lost))
+        record_property("chaos", row)
+        record_property("chaos run", f"MOORING_CHAOS={COUNT} MOORING_CHAOS_SEED={SEED}")
     assert not left, "something outlived the daemon"
     assert lost == 0, "an acknowledged key is gone"
     assert arena.faults >= COUNT
     assert longest < DELAY * 1000, f"seed {SEED}: somebody else's call took {longest:.0f} ms"
     assert "Traceback" not in output or fault.name in ("file size limit", "disk full"), output
-
-
-def test_the_seed_is_told(rows: list[tuple[str, ...]]) -> None:
-    """Last, so that it is the last line."""
-    if rows:
-        rows.append((f"MOORING_CHAOS={COUNT} MOORING_CHAOS_SEED={SEED}", *[""] * (len(HEAD) - 1)))
