@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chaos_table import pytest_runtest_logreport, pytest_terminal_summary  # noqa: F401  (hooks)
 from mooring.testing.plugins import Site
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from mooring.agents.edits import Edits, edited
@@ -35,6 +36,8 @@ from mooring.tasks import Tasks
 
 LOCAL = (("127.0.0.1", 0),)
 """Where the endpoint for agents' programs listens: on this machine only, on any free port."""
+LONGEST = 60
+"""Bytes of a temporary folder's path below which a socket of ours is made."""
 
 
 class Ground:
@@ -77,7 +80,7 @@ class Ground:
     async def shim(self, workspace: str) -> tuple[tuple[str, ...], dict[str, str]]:
         async with self._opening:
             if not self._private:
-                self._private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-"))
+                self._private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-", dir=_roomy()))
                 home = Home.below(self._private)
                 home.prepare()
                 attached = serving(home.socket, lambda: self._app.verbs, self.relay, self._attached)
@@ -173,3 +176,9 @@ async def agents(app: App, handler: Handler, models: Mapping[str, Any]) -> Async
         finally:
             app.on_applied.remove(pool.applied)
             await pool.close()
+
+
+def _roomy() -> str:
+    """A temporary folder in which a socket can be: the path of one has 104 bytes at most on some systems."""
+    usual = gettempdir()
+    return usual if len(os.fsencode(usual)) <= LONGEST else "/tmp"  # noqa: S108 (a private folder is made in it)

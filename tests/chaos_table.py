@@ -1,5 +1,8 @@
-"""The table of what happened, printed at the end of the run. Tests tell their rows as properties, which come from the
-processes of pytest-xdist too."""
+"""The table of what the fault suite did, printed at the end of the run.
+
+Its tests tell their rows as properties, which come from the processes of pytest-xdist too. These are hooks, loaded by
+the first conftest: with pytest-xdist no other is there where it is printed.
+"""
 
 from __future__ import annotations
 
