@@ -44,7 +44,7 @@ class Methods:
         guards: Sequence[tuple[str, Guard]],
         stewards: Stewards,
     ) -> None:
-        """See ``Relay``."""
+        """``guards``: functions of plugins around every tool call, with their plugin's name."""
         limits = Limits()
         forward = Forward(views, pool, watching, parked, limits, events)
         handles = Handles()

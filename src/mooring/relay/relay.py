@@ -8,18 +8,13 @@ It knows nothing of bytes on a wire (``wire``) or of lifetimes (``instances``).
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mooring.instances.pool import Pool
 from mooring.observe.events import Event, Events
-from mooring.plugins.hooks import Guard
 from mooring.relay.ending import Ending
-from mooring.relay.first_look import FirstLooks
-from mooring.relay.parked import Parked
 from mooring.relay.subscriptions import Subscriptions
-from mooring.relay.views import Views
 from mooring.relay.watching import Watching
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
@@ -37,32 +32,21 @@ class Relay:
     """The request half of the gateway. Implements ``wire.session.Handler``."""
 
     def __init__(
-        self,
-        views: Views,
-        pool: Pool,
-        looks: FirstLooks,
-        subscriptions: Subscriptions,
-        watching: Watching,
-        parked: Parked,
-        events: Events,
-        version: str,
-        guards: Sequence[tuple[str, Guard]] = (),
+        self, subscriptions: Subscriptions, watching: Watching, events: Events, methods: Callable[[Stewards], Methods]
     ) -> None:
-        """``guards``: functions of plugins around every tool call, with their plugin's name."""
+        """``methods`` is called for the first request."""
         self._subscriptions = subscriptions
         self._watching = watching
         self._events = events
+        self._load = methods
         self.stewards: Stewards = {}
         """Those who look at the tool calls of a workspace first."""
         self._ending = Ending()
-        self._parts = views, pool, looks, subscriptions, watching, parked, events, version, guards
 
     @cached_property
     def methods(self) -> Methods:
         """What serves requests, loaded for the first: a daemon is ready before it can serve, and serves when asked."""
-        from mooring.relay.methods import Methods
-
-        return Methods(*self._parts, self.stewards)
+        return self._load(self.stewards)
 
     async def handle(self, request: Request) -> Answer:
         """Answer any request. Raises Refused when the caller's workspace is gone."""

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from mooring.export.base import Offer
     from mooring.export.litellm import LiteLLM
     from mooring.observe.otel import Otel
+    from mooring.relay.methods import Methods
+    from mooring.relay.stewards import Stewards
     from mooring.serve.registry import Registry
     from mooring.serve.verbs import Verbs
 
@@ -168,17 +170,14 @@ class App:
         self.watching = Watching(tasks)
         self.parked = Parked(tasks)
         stack.callback(self.subscriptions.close)
-        self.relay = Relay(
-            self.views,
-            self.pool,
-            self.looks,
-            self.subscriptions,
-            self.watching,
-            self.parked,
-            self.events,
-            __version__,
-            self._guards,
-        )
+
+        def methods(stewards: Stewards) -> Methods:
+            from mooring.relay.methods import Methods  # not before the first request
+
+            parts = self.views, self.pool, self.looks, self.subscriptions, self.watching, self.parked, self.events
+            return Methods(*parts, __version__, self._guards, stewards)
+
+        self.relay = Relay(self.subscriptions, self.watching, self.events, methods)
         self._apply(plan)
 
     @cached_property

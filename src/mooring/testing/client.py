@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from mooring.testing import speech
 from mooring.testing.peer import JSON
 
 
-class Client:
+class Client(ABC):
     """A client that can make a ``request``."""
 
     def __init__(self, era: speech.Era, capabilities: JSON | None, timeout: float) -> None:
@@ -23,9 +24,9 @@ class Client:
         self._last_id = 0
         self._news = asyncio.Condition()
 
+    @abstractmethod
     async def request(self, method: str, params: JSON | None = None) -> JSON:
         """Send a request and wait for the response message. Raises TimeoutError, ConnectionError."""
-        raise NotImplementedError
 
     async def result(self, method: str, params: JSON | None = None) -> JSON:
         """The ``result`` of a request; an error answer fails the test."""
