@@ -209,7 +209,7 @@ class PrivateDocker:
         alone = ("unshare", "--net", "dockerd")
         argv = [*alone, "--host", os.environ["DOCKER_HOST"], "--bridge=none", "--iptables=false"]
         argv += (f"--{option}={self._folder / place}" for option, place in places.items())
-        argv += (f"--{option}={self._folder.name}-{number}" for number, option in enumerate(names))
+        argv += (f"--{option}=mooring-{os.getpid()}-{number}" for number, option in enumerate(names))
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         for _ in range(int(UP / 0.1)):
