@@ -7,6 +7,7 @@ Durations are seconds, times epoch seconds, sizes bytes.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -35,7 +36,12 @@ class InstanceKey(msgspec.Struct, frozen=True, order=True):
     @property
     def id(self) -> str:
         """As ``check``, ``ps`` and the audit name it, such as ``time@432ff4de74f4 w:alice``."""
-        return f"{self.variant}@{self.digest[:12]} {self.whom}".rstrip()
+        return _instance_id(self)
+
+
+@lru_cache(1024)
+def _instance_id(key: InstanceKey) -> str:
+    return f"{key.variant}@{key.digest[:12]} {key.whom}".rstrip()
 
 
 class Principal(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from relay_bench import BOUND, FakeRequest, FakeSession, until
 from mooring.errors import TimedOut
 from mooring.nouns import Era, Principal
 from mooring.relay import exchange
+from mooring.relay.deadlines import Deadlines
 from mooring.relay.exchange import Exchange
 from mooring.wire.jsonrpc import Answer
 
@@ -31,14 +32,14 @@ async def silence() -> None:
 
 async def test_silence_ends_a_call_and_says_which_limit_it_was() -> None:
     """R27, A15: a time limit that names server, method and setting."""
-    with pytest.raises(TimedOut, match=r"^slow was silent for 0.15 s in tools/call.*timeouts\.call"):
-        async with Exchange(request(), "slow", SILENCE):
-            await asyncio.sleep(BOUND)
+    late = pytest.raises(TimedOut, match=r"^slow was silent for 0.15 s in tools/call.*timeouts\.call")
+    with late, Exchange(request(), "slow", SILENCE, Deadlines()):
+        await asyncio.sleep(BOUND)
 
 
 async def test_progress_restarts_the_clock_and_reaches_the_caller() -> None:
     made = request()
-    async with Exchange(made, "s", SILENCE) as call:
+    with Exchange(made, "s", SILENCE, Deadlines()) as call:
         for _ in range(4):
             await asyncio.sleep(SILENCE * 0.5)
             call.heard(PROGRESS, b"{}")
@@ -49,10 +50,11 @@ async def test_a_lively_call_ends_at_the_total_limit(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(exchange, "TOTAL_LIMIT", 1.0)
 
     async def lively() -> None:
-        async with Exchange(request(), "s", 0.7) as call, asyncio.timeout(BOUND):
-            while True:
-                await asyncio.sleep(0.02)
-                call.heard(PROGRESS, b"{}")
+        with Exchange(request(), "s", 0.7, Deadlines()) as call:
+            async with asyncio.timeout(BOUND):
+                while True:
+                    await asyncio.sleep(0.02)
+                    call.heard(PROGRESS, b"{}")
 
     with pytest.raises(TimedOut, match=r"ran for 1 s in all"):
         await lively()
@@ -67,7 +69,7 @@ async def test_a_parked_question_stops_the_clock_even_when_progress_comes_meanwh
         return await answered
 
     made.answer = later
-    async with Exchange(made, "s", SILENCE) as call:
+    with Exchange(made, "s", SILENCE, Deadlines()) as call:
         question = asyncio.ensure_future(call.ask(ASK, b"{}"))
         await until(lambda: made.questions)
         call.heard(PROGRESS, b"{}")
@@ -85,7 +87,7 @@ async def test_the_clock_stands_still_until_the_last_of_several_questions_is_ans
         return answers[-1]
 
     made.answer = later
-    async with Exchange(made, "s", SILENCE) as call:
+    with Exchange(made, "s", SILENCE, Deadlines()) as call:
         questions = [asyncio.ensure_future(call.ask(ASK, b"{}")) for _ in range(2)]
         await until(lambda: len(answers) == 2)
         answers[0].set_result(Answer(result=b"{}"))
@@ -96,7 +98,7 @@ async def test_the_clock_stands_still_until_the_last_of_several_questions_is_ans
 
 async def test_the_clock_runs_again_after_a_question() -> None:
     async def silent() -> None:
-        async with Exchange(request(), "s", SILENCE) as call:
+        with Exchange(request(), "s", SILENCE, Deadlines()) as call:
             await call.ask(ASK, b"{}")
             await asyncio.sleep(BOUND)
 
@@ -112,7 +114,7 @@ async def test_an_unanswered_question_expires(
     monkeypatch.setattr(exchange, "QUESTION_LIMIT", 0.05)
     made = request()
     made.answer = lambda: asyncio.sleep(BOUND, Answer(result=b"{}"))
-    async with Exchange(made, "s", BOUND) as call:
+    with Exchange(made, "s", BOUND, Deadlines()) as call:
         answer = await call.ask(method, b"{}")
     assert answer.result == expected
     assert (answer.error is None) is (expected is not None)
@@ -121,7 +123,7 @@ async def test_an_unanswered_question_expires(
 async def test_questions_end_with_their_call_and_none_begins_after_it() -> None:
     made = request()
     made.answer = lambda: asyncio.sleep(BOUND, Answer(result=b"{}"))
-    async with Exchange(made, "s", BOUND) as call:
+    with Exchange(made, "s", BOUND, Deadlines()) as call:
         question = asyncio.ensure_future(call.ask(ASK, b"{}"))
         await until(lambda: made.questions)
     async with asyncio.timeout(1):
@@ -138,7 +140,7 @@ async def test_a_question_of_a_call_that_timed_out_ends_quietly(monkeypatch: pyt
     questions: list[asyncio.Future[Answer]] = []
 
     async def late() -> None:
-        async with Exchange(made, "s", BOUND) as call:
+        with Exchange(made, "s", BOUND, Deadlines()) as call:
             questions.append(asyncio.ensure_future(call.ask(ASK, b"{}")))
             await asyncio.sleep(BOUND)
 
@@ -149,9 +151,8 @@ async def test_a_question_of_a_call_that_timed_out_ends_quietly(monkeypatch: pyt
 
 
 async def test_an_exception_in_the_call_is_not_mistaken_for_a_deadline() -> None:
-    with pytest.raises(ValueError, match="mine"):
-        async with Exchange(request(), "s", BOUND):
-            raise ValueError("mine")
+    with pytest.raises(ValueError, match="mine"), Exchange(request(), "s", BOUND, Deadlines()):
+        raise ValueError("mine")
 
 
 LOG = "notifications/message"
@@ -176,7 +177,7 @@ async def test_log_messages_below_the_wanted_level_are_kept_from_the_caller(
 ) -> None:
     made = request(era, params)
     made.session.log_level = session_level
-    async with Exchange(made, "s", BOUND) as call:
+    with Exchange(made, "s", BOUND, Deadlines()) as call:
         call.heard(LOG, b'{"level":"%s"}' % level.encode())
         call.heard(LOG, b"[]")
     assert bool(made.told) is told

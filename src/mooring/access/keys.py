@@ -12,6 +12,8 @@ import base64
 import os
 import time
 from collections.abc import Callable, Collection
+from functools import cache
+from typing import Any
 
 import msgspec
 
@@ -76,11 +78,9 @@ class Keys:
 
     def principal(self, token: str) -> Principal:
         """Who holds this token. Raises Unauthenticated; only the holder of a real key learns that it has expired."""
-        from hmac import compare_digest
-
-        hashed = _hash(token)
+        hashed, same = _hash(token), _hashing()[1]
         known = self._known.get(hashed[:8])
-        if known is None or not compare_digest(known.hash, hashed):
+        if known is None or not same(known.hash, hashed):
             raise Unauthenticated
         if self._expired(known.row):
             raise Unauthenticated(f"The key {known.row.id} has expired; make a new one with: mooring key create.")
@@ -282,9 +282,17 @@ def _new_id() -> str:
 
 
 def _hash(token: str) -> bytes:
-    from hashlib import sha256
-
+    sha256, _ = _hashing()
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+@cache
+def _hashing() -> tuple[Callable[[bytes], Any], Callable[[bytes, bytes], bool]]:
+    """SHA-256 and the comparison in constant time, loaded for the first key: a boot needs neither."""
+    from hashlib import sha256
+    from hmac import compare_digest
+
+    return sha256, compare_digest
 
 
 def _json(values: tuple[str, ...]) -> str:

@@ -7,8 +7,8 @@ policy that sets a limit, in memory only; a new start of the daemon begins with 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -29,6 +29,24 @@ class _State(msgspec.Struct):
     running: int = 0
 
 
+class _Counted:
+    """A request that counts in all ``states``, as long as it runs."""
+
+    def __init__(self, states: list[_State]) -> None:
+        self._states = states
+
+    def __enter__(self) -> None:
+        for state in self._states:
+            _check(state)
+        for state in self._states:
+            state.tokens -= 1.0
+            state.running += 1
+
+    def __exit__(self, *_: object) -> None:
+        for state in self._states:
+            state.running -= 1
+
+
 class Limits:
     """A token bucket and a counter for each policy that wants them."""
 
@@ -37,24 +55,9 @@ class Limits:
         self._states: dict[tuple[str, str], _State] = {}
 
     def entered(self, workspace: str, policies: tuple[Policy, ...]) -> AbstractContextManager[None]:
-        """A block around one request. Entering it raises Busy where a policy's measure is used up; nothing is counted
-        then."""
-        if not any(policy.rate or policy.concurrency for policy in policies):
-            return _FREE
-        return self._counted([self._state(workspace, policy) for policy in policies])
-
-    @contextmanager
-    def _counted(self, states: list[_State]) -> Generator[None]:
-        for state in states:
-            _check(state)
-        for state in states:
-            state.tokens -= 1.0
-            state.running += 1
-        try:
-            yield
-        finally:
-            for state in states:
-                state.running -= 1
+        """A block around one request; ``policies``: those that count. Entering it raises Busy where a measure is used
+        up; nothing is counted then."""
+        return _Counted([self._state(workspace, policy) for policy in policies]) if policies else _FREE
 
     def _state(self, workspace: str, policy: Policy) -> _State:
         now = self._clock()

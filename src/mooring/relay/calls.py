@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import msgspec
 from msgspec import Raw
@@ -17,10 +17,11 @@ from mooring.relay.first_look import FirstLooks
 from mooring.relay.forward import Forward, named
 from mooring.relay.guards import Guarded
 from mooring.relay.handles import Handles
-from mooring.relay.indirect import meant
+from mooring.relay.indirect import indirect, meant
 from mooring.relay.record import Record
 from mooring.relay.stewards import Steward, Stewards
 from mooring.relay.table import Route
+from mooring.relay.view import View
 from mooring.relay.views import Views
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
@@ -28,6 +29,13 @@ from mooring.wire.param_headers import disagreement
 from mooring.wire.session import Request
 
 _UNKNOWN, _NO_PROMPT = unknown("tool"), unknown("prompt")
+
+
+def _named(request: Request, view: View) -> tuple[Mapping[str, Raw], str, Route | None]:
+    """The members of a call's params, the name of its tool, and where that leads."""
+    parts = jsonrpc.members(request.params)
+    name = jsonrpc.string(parts.get("name")) or ""
+    return parts, name, view.table.tools.get(name)
 
 
 class Calls:
@@ -57,15 +65,17 @@ class Calls:
         """Call a tool. Every failure of Mooring is a result with ``isError``."""
         principal = request.session.principal
         try:
-            request = meant(request, self._views.of(principal).table.tools)
-            parts = jsonrpc.members(request.params)
-            name = jsonrpc.string(parts.get("name")) or ""
-            route = self._views.of(principal).table.tools.get(name)
+            view = self._views.of(principal)
+            parts, name, route = _named(request, view)
+            if route is not None and indirect(route):
+                request = meant(request, view.table.tools)
+                parts, name, route = _named(request, view)
             if route is None and await self._looked(principal, name):
-                route = self._views.of(principal).table.tools.get(name)
+                view = self._views.of(principal)
+                route = view.table.tools.get(name)
         except MooringError as error:
             return refusals.tool_failure(error, request.era)
-        decision = _UNKNOWN if route is None else self._views.of(principal).for_call(route)
+        decision = _UNKNOWN if route is None else view.for_call(route)
         if route is None or not decision.allowed:
             self._record.denied(request, name, route, decision)
             return refusals.unknown_tool(request.era)
@@ -177,14 +187,14 @@ class Calls:
     async def _guarded(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
         """Within what the caller's policies allow. Raises Busy, Unconfirmed, Declined and what a forward raises."""
         principal = request.session.principal
-        policies = self._views.of(principal).policies
+        view = self._views.of(principal)
 
-        async def carry(call: Request) -> Answer:
-            return await self._forward(call, route, params)
+        def carry(call: Request) -> Awaitable[Answer]:
+            return self._forward(call, route, params)
 
-        with self._limits.entered(principal.workspace, policies):
+        with self._limits.entered(principal.workspace, view.limited):
             answer = await (self._confirm(request, route, carry) if decision.confirm else carry(request))
-        return refusals.fitting_tool(answer, policies, request.era)
+        return refusals.fitting_tool(answer, view.shortest, request.era)
 
     async def _told(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
         work = self._guarded(request, route, params, decision)

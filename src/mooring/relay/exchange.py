@@ -11,6 +11,7 @@ from typing import Self
 
 from mooring.errors import TimedOut
 from mooring.relay import levels
+from mooring.relay.deadlines import Deadlines
 from mooring.wire import jsonrpc, param_headers
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.param_headers import Marked
@@ -26,47 +27,56 @@ _CANCELLED = {
 
 
 class Exchange:
-    """An async context manager around the wait for one answer. Raises TimedOut on its way out."""
+    """A context manager around the wait for one answer, in the task that waits. Raises TimedOut on its way out."""
 
-    def __init__(self, request: Request, server: str, silence: float, marks: tuple[Marked, ...] = ()) -> None:
-        """``marks``: the arguments that go into headers too."""
+    def __init__(
+        self, request: Request, server: str, silence: float, deadlines: Deadlines, marks: tuple[Marked, ...] = ()
+    ) -> None:
+        """``silence`` in seconds; ``marks``: the arguments that go into headers too."""
         self._request = request
         self._marks = marks
         self._server = server
         self._silence = silence
-        self._loop = asyncio.get_running_loop()
-        self._ends = self._loop.time() + TOTAL_LIMIT
+        self._deadlines = deadlines
         self._questions: set[asyncio.Timeout] = set()
-        self._over = False
-        self._limit = asyncio.timeout_at(self._next())
+        self._over = self._expired = False
 
-    def _next(self) -> float:
-        return self._ends if self._questions else min(self._loop.time() + self._silence, self._ends)
-
-    def _restart(self) -> None:
-        if not self._over and not self._limit.expired():
-            self._limit.reschedule(self._next())
-
-    async def __aenter__(self) -> Self:
-        await self._limit.__aenter__()
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._cancelling = task, task.cancelling()
+        now = self._deadlines.now()
+        self._ends = now + TOTAL_LIMIT
+        self._deadlines.set(self, min(now + self._silence, self._ends))
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._over = True
+        self._deadlines.drop(self)
         for question in self._questions:  # nobody needs its answer any more
             if not question.expired():
-                question.reschedule(self._loop.time())
-        try:
-            await self._limit.__aexit__(kind, error, trace)  # type: ignore[arg-type]
-        except TimeoutError:
-            late = self._loop.time() >= self._ends
-            reason = f"ran for {TOTAL_LIMIT:g} s in all" if late else f"was silent for {self._silence:g} s"
-            raise TimedOut(
-                f"{self._server} {reason} in {self._request.method}; the call was cancelled"
-                " (timeouts.call sets the limit)",
-                server=self._server,
-                phase="call",
-            ) from None
+                question.reschedule(self._deadlines.now())
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise self._late() from None
+
+    def expire(self) -> None:
+        """The limit has come: what waits is cancelled, and ``__exit__`` says why."""
+        self._expired = True
+        self._task.cancel()
+
+    def _late(self) -> TimedOut:
+        whole = self._deadlines.now() >= self._ends
+        reason = f"ran for {TOTAL_LIMIT:g} s in all" if whole else f"was silent for {self._silence:g} s"
+        return TimedOut(
+            f"{self._server} {reason} in {self._request.method}; the call was cancelled (timeouts.call sets the limit)",
+            server=self._server,
+            phase="call",
+        )
+
+    def _restart(self) -> None:
+        if not self._over and not self._expired:
+            silent = self._deadlines.now() + self._silence
+            self._deadlines.set(self, self._ends if self._questions else min(silent, self._ends))
 
     @property
     def headers(self) -> dict[str, str]:

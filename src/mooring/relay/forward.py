@@ -19,6 +19,7 @@ from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey
 from mooring.observe.events import Events
 from mooring.relay import bridge, refusals
+from mooring.relay.deadlines import Deadlines
 from mooring.relay.exchange import Exchange
 from mooring.relay.levels import Levels, wanted
 from mooring.relay.listener import InstanceListener, SessionListener
@@ -100,6 +101,7 @@ class Forward:
         """Remotes that were asked in the legacy era and do not speak it, by variant and digest."""
         self._parked = parked
         self._levels = Levels()
+        self._deadlines = Deadlines()
         self.record = Record(views, self.key, events)
 
     async def __call__(self, request: Request, route: Route, params: bytes) -> Answer:
@@ -121,13 +123,13 @@ class Forward:
         """The answer to a method that nobody could translate; None when the server speaks another era than the caller.
         Raises like calling it."""
         principal = request.session.principal
-        policies = self._views.of(principal).policies
-        with self._limits.entered(principal.workspace, policies):
+        view = self._views.of(principal)
+        with self._limits.entered(principal.workspace, view.limited):
             lease = await self.lease(request, route)
             try:
                 if lease.connection.facts.era != request.era:
                     return None
-                return refusals.fitting(await self.over(request, route, request.params, lease), policies)
+                return refusals.fitting(await self.over(request, route, request.params, lease), view.shortest)
             finally:
                 lease.release()
 
@@ -156,9 +158,9 @@ class Forward:
 
     async def _limited(self, request: Request, route: Route, params: bytes) -> Answer:
         principal = request.session.principal
-        policies = self._views.of(principal).policies
-        with self._limits.entered(principal.workspace, policies):
-            return refusals.fitting(await self(request, route, params), policies)
+        view = self._views.of(principal)
+        with self._limits.entered(principal.workspace, view.limited):
+            return refusals.fitting(await self(request, route, params), view.shortest)
 
     async def lease(self, request: Request, route: Route) -> Lease:
         """A lease on the instance that serves this caller; starts it when needed. Raises Unavailable or TimedOut."""
@@ -196,6 +198,8 @@ class Forward:
     def key(self, request: Request, route: Route) -> InstanceKey:
         """The instance that serves this caller."""
         variant = self._variant(route)
+        if route.common is not None and variant is route.variant:
+            return route.common
         return InstanceKey(variant.id, variant.digest, scope(route, request, self._facts(request, route)))
 
     def _facts(self, request: Request, route: Route) -> Facts | None:
@@ -203,8 +207,7 @@ class Forward:
         variant = route.variant
         if self._modern_only and request.era == "legacy" and (variant.id, variant.digest) in self._modern_only:
             return None
-        listing = self._views.of(request.session.principal).listings.get(variant.id)
-        return listing.facts if listing else None
+        return route.facts
 
     async def over(self, request: Request, route: Route, params: bytes, lease: Lease) -> Answer:
         """One exchange over a lease that the caller holds."""
@@ -212,7 +215,7 @@ class Forward:
         facts = connection.facts
         variant = route.variant
         try:
-            async with Exchange(request, variant.server, variant.timeouts.call, route.marks) as exchange:
+            with Exchange(request, variant.server, variant.timeouts.call, self._deadlines, route.marks) as exchange:
                 outgoing = bridge.outgoing(request, params, facts)
                 if request.era == "legacy" and facts.era == "modern":
                     answer = await completed(connection, request.method, outgoing, exchange)

@@ -56,12 +56,14 @@ class Inner:
         return await self._outer.ask(method, params)
 
 
+def indirect(route: Route) -> bool:
+    """Whether the tool is ``registry_exec``."""
+    return route.upstream == EXEC and route.variant.id == REGISTRY
+
+
 def meant(request: Request, tools: Mapping[str, Route]) -> Request:
-    """The call that is meant: ``request`` itself, or what it asks ``registry_exec`` to call."""
+    """The call that ``request``, one of ``registry_exec``, asks for."""
     parts = jsonrpc.members(request.params)
-    route = tools.get(jsonrpc.string(parts.get("name")) or "")
-    if route is None or route.variant.id != REGISTRY or route.upstream != EXEC:
-        return request
     given = jsonrpc.fields(parts.get("arguments"))
     name = by_alias(jsonrpc.string(given.get("tool_name")) or "", tools)
     inner = given.get("arguments", jsonrpc.EMPTY)

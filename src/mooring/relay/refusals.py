@@ -7,7 +7,6 @@ facts. Source: design section 7.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from typing import Any
 
 from mooring.config.plan import Policy
@@ -44,27 +43,20 @@ def failure(error: MooringError) -> Answer:
     return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _told(error), shown(error))
 
 
-def fitting_tool(answer: Answer, policies: Iterable[Policy], era: Era) -> Answer:
-    """A tool's answer, or, where a policy allows less, a result that says so."""
-    over = _over(answer, policies)
-    return answer if over is None else _tool_error(_too_long(*over), _sizes(*over), era)
+def fitting_tool(answer: Answer, policy: Policy | None, era: Era) -> Answer:
+    """A tool's answer, or, where ``policy``, the strictest, allows less, a result that says so."""
+    if policy is None or answer.result is None or len(answer.result) <= policy.max_result:
+        return answer
+    size = len(answer.result)
+    return _tool_error(_too_long(size, policy), _sizes(size, policy), era)
 
 
-def fitting(answer: Answer, policies: Iterable[Policy]) -> Answer:
+def fitting(answer: Answer, policy: Policy | None) -> Answer:
     """The same for any other request."""
-    over = _over(answer, policies)
-    return answer if over is None else jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _too_long(*over), _sizes(*over))
-
-
-def _over(answer: Answer, policies: Iterable[Policy]) -> tuple[int, Policy] | None:
-    """The size of a result that is too long, and the strictest policy; content is never cut to fit."""
-    size = 0 if answer.result is None else len(answer.result)
-    strict = min(
-        (policy for policy in policies if 0 < policy.max_result < size),
-        key=lambda policy: policy.max_result,
-        default=None,
-    )
-    return None if strict is None else (size, strict)
+    if policy is None or answer.result is None or len(answer.result) <= policy.max_result:
+        return answer
+    size = len(answer.result)
+    return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _too_long(size, policy), _sizes(size, policy))
 
 
 def _too_long(size: int, policy: Policy) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from mooring.access.policy import CAUTIOUS, About, believed, matches, offered
 from mooring.config.plan import Launch, Mount, Remote, Variant
-from mooring.nouns import Facts, Item, Listing, Problem
+from mooring.nouns import Facts, InstanceKey, Item, Listing, Problem
 from mooring.wire import jsonrpc
 from mooring.wire.param_headers import MARK, InvalidMarks, Marked, marked
 
@@ -37,6 +37,10 @@ class Route(msgspec.Struct, frozen=True):
     """The listed item as this workspace sees it."""
     about: About
     """The same for the policy."""
+    facts: Facts
+    """What the server said about itself when it was listed."""
+    common: InstanceKey | None
+    """The instance that serves whoever calls; None where that depends on the caller."""
     marks: tuple[Marked, ...] = ()
     """The arguments of a tool that requests repeat as headers."""
 
@@ -80,15 +84,11 @@ def build(
     that nobody may have, with the reason."""
     held = blocked or {}
     problems: list[Problem] = []
-    listed = [(mount, variants[mount.variant], listings[mount.variant]) for mount in _heard(mounts, listings)]
-    tools = [
-        route
-        for mount, variant, listing in listed
-        for route in _marked(_tools(mount, variant, listing.tools, held.get(variant.id, {})), listing.facts, problems)
-    ]
-    prompts = [route for mount, variant, listing in listed for route in _prompts(mount, variant, listing.prompts)]
-    resources = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.resources)]
-    templates = [route for mount, variant, listing in listed for route in _kept(mount, variant, listing.templates)]
+    heard = [_Mounted(mount, variants[mount.variant], listings[mount.variant]) for mount in _heard(mounts, listings)]
+    tools = [route for here in heard for route in _marked(here, _tools(here, held.get(here.variant.id, {})), problems)]
+    prompts = [route for here in heard for route in _prompts(here)]
+    resources = [_resource(here, item) for here in heard for item in here.listing.resources]
+    templates = [_resource(here, item) for here in heard for item in here.listing.templates]
     return Table(
         tools=_without_clashes("tool", tools, problems),
         prompts=_without_clashes("prompt", prompts, problems),
@@ -96,7 +96,7 @@ def build(
         templates=tuple(sorted(templates, key=lambda route: -len(literal_prefix(route.upstream)))),
         template_order=tuple(templates),
         mounts=tuple(mounts),
-        owners=tuple(_resource(mount, variant, Item("", b"")) for mount, variant, _ in listed),
+        owners=tuple(_resource(here, Item("", b"")) for here in heard),
         problems=tuple(problems),
     )
 
@@ -110,9 +110,22 @@ def _heard(mounts: Iterable[Mount], listings: Mapping[str, Listing]) -> Iterable
     return (mount for mount in mounts if mount.variant in listings)
 
 
-def _tools(mount: Mount, variant: Variant, items: Iterable[Item], blocked: Mapping[str, str]) -> Iterable[Route]:
+class _Mounted:
+    """A mount with what is behind it."""
+
+    def __init__(self, mount: Mount, variant: Variant, listing: Listing) -> None:
+        self.mount, self.variant, self.listing = mount, variant, listing
+        everybody = mount.sharing == "shared" and variant.dialogue != "session"
+        self._common = variant.key() if everybody and not isinstance(variant.launch, Remote) else None
+
+    def route(self, advertised: str, upstream: str, raw: bytes, about: About) -> Route:
+        return Route(advertised, upstream, self.mount, self.variant, raw, about, self.listing.facts, self._common)
+
+
+def _tools(here: _Mounted, blocked: Mapping[str, str]) -> Iterable[Route]:
+    mount, variant = here.mount, here.variant
     confirmed = (*variant.tools.confirm, *mount.tools.confirm)
-    for item in items:
+    for item in here.listing.tools:
         if not offered(item.name, variant.tools, mount.tools):
             continue
         name = advertised(mount.prefix, item.name)
@@ -126,23 +139,23 @@ def _tools(mount: Mount, variant: Variant, items: Iterable[Item], blocked: Mappi
             matches(item.name, confirmed),
             _withheld(blocked.get(item.name, "")),
         )
-        yield Route(name, item.name, mount, variant, _renamed(item, name), about)
+        yield here.route(name, item.name, _renamed(item, name), about)
 
 
 def _withheld(why: str) -> str:
     return why and f"its definition is not approved ({why})"
 
 
-def _prompts(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
-    for item in items:
-        name = advertised(mount.prefix, item.name)
-        about = About("prompt", mount.server, variant.id, name, item.name)
-        yield Route(name, item.name, mount, variant, _renamed(item, name), about)
+def _prompts(here: _Mounted) -> Iterable[Route]:
+    for item in here.listing.prompts:
+        name = advertised(here.mount.prefix, item.name)
+        about = About("prompt", here.mount.server, here.variant.id, name, item.name)
+        yield here.route(name, item.name, _renamed(item, name), about)
 
 
-def _resource(mount: Mount, variant: Variant, item: Item) -> Route:
-    about = About("resource", mount.server, variant.id, upstream=item.name)
-    return Route(item.name, item.name, mount, variant, item.raw, about)
+def _resource(here: _Mounted, item: Item) -> Route:
+    about = About("resource", here.mount.server, here.variant.id, upstream=item.name)
+    return here.route(item.name, item.name, item.raw, about)
 
 
 def _renamed(item: Item, name: str) -> bytes:
@@ -156,14 +169,14 @@ def _annotations(raw: bytes) -> dict[str, Any]:
         return {}
 
 
-def _marked(routes: Iterable[Route], facts: Facts, problems: list[Problem]) -> Iterable[Route]:
+def _marked(here: _Mounted, routes: Iterable[Route], problems: list[Problem]) -> Iterable[Route]:
     """Tools with what their schemas say about headers. A tool that breaks the rules must not be used over HTTP; on
     stdio its marks mean nothing."""
     for route in routes:
         try:
             marks = marked(_schema(route.raw)) if _MARK in route.raw else ()
         except InvalidMarks as error:
-            if not (facts.era == "modern" and _speaks_http(route.variant.launch)):
+            if not (here.listing.facts.era == "modern" and _speaks_http(route.variant.launch)):
                 yield route
                 continue
             problems.append(
@@ -179,10 +192,6 @@ def _schema(raw: bytes) -> Any:
 
 def _speaks_http(launch: Launch) -> bool:
     return isinstance(launch, Remote) or getattr(launch, "port", None) is not None
-
-
-def _kept(mount: Mount, variant: Variant, items: Iterable[Item]) -> Iterable[Route]:
-    return (_resource(mount, variant, item) for item in items)
 
 
 def _without_clashes(kind: str, routes: Sequence[Route], problems: list[Problem]) -> dict[str, Route]:

@@ -45,6 +45,12 @@ class View:
         self.table = table
         self.policies = policies
         """Those that hold for this key."""
+        self.limited = tuple(policy for policy in policies if policy.rate or policy.concurrency)
+        """Those of them that count calls."""
+        self.shortest = min(
+            (policy for policy in policies if policy.max_result), key=lambda policy: policy.max_result, default=None
+        )
+        """The one of them that allows the least of a result."""
         self._calls: dict[str, Decision] = {}
         """What was decided for calls of tools, by advertised name."""
         self.listings = listings

@@ -54,6 +54,7 @@ class BadFrame(ValueError):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _members = msgspec.json.Decoder(dict[str, Raw])
+_string = msgspec.json.Decoder(str)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -179,7 +180,7 @@ def string(raw: bytes | Raw | None) -> str | None:
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=str)
+        return _string.decode(raw)
     except (msgspec.DecodeError, UnicodeError):
         return None
 

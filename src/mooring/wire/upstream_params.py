@@ -13,10 +13,13 @@ from mooring.wire.jsonrpc import EMPTY, fields, members, string
 OUTSIDE = ("/list_changed", "resources/updated")
 """How the names of notifications end that belong to no request."""
 _LISTS = ("tools", "prompts", "resources")
+_TOKEN, _ESCAPE = b'"progressToken"', b"\\u"
 
 
 def own_token(params: bytes, request_id: int) -> tuple[bytes, bytes | None]:
     """``params`` with our progress token in the place of the caller's, and the caller's, if there is one."""
+    if _TOKEN not in params and _ESCAPE not in params:
+        return params, None
     parts = members(params)
     meta = fields(parts.get("_meta"))
     token = meta.get("progressToken")
