@@ -232,7 +232,7 @@ class TestMetrics:
         for number in range(5):
             metrics(call(server=f"s{number}"))
         found = scraped(metrics)
-        assert found['mooring_calls_total{workspace="other",server="other",outcome="other"}'] == 3
+        assert found['mooring_calls_total{workspace="other",server="other",outcome="ok"}'] == 3
         assert found['mooring_call_duration_seconds_count{server="other"}'] == 3
         assert sum(value for name, value in found.items() if name.startswith("mooring_calls_total")) == 5
 

@@ -44,19 +44,24 @@ def record(event: Event) -> AuditRow | None:
     if event.name.startswith(_IGNORED):
         return None
     data = event.data
-    row = AuditRow(
+    if event.name not in ("call.finished", "policy.denied"):
+        return AuditRow(
+            event.ts,
+            event.name,
+            workspace=event.workspace,
+            server=event.server,
+            instance=event.instance,
+            trace=event.trace,
+            data=data,
+        )
+    denied = event.name == "policy.denied"
+    return AuditRow(
         event.ts,
         event.name,
         workspace=event.workspace,
         server=event.server,
         instance=event.instance,
         trace=event.trace,
-    )
-    if event.name not in ("call.finished", "policy.denied"):
-        return msgspec.structs.replace(row, data=data)
-    denied = event.name == "policy.denied"
-    return msgspec.structs.replace(
-        row,
         method=data.get("method", ""),
         key=data.get("key", ""),
         tool=data.get("tool", ""),

@@ -149,22 +149,33 @@ class Now(msgspec.Struct, frozen=True):
     audit_waiting: int = 0
 
 
+class _Calls:
+    """Finished calls of one workspace, server, tool and outcome."""
+
+    __slots__ = ("durations", "received", "sent")
+
+    def __init__(self) -> None:
+        self.sent = self.received = 0
+        """Bytes."""
+        self.durations = _nothing()
+
+
 class Metrics:
     """A sink that counts, and ``render`` for the scraper. A call costs about a microsecond. Labels are names from the
     configuration, fixed words and, up to a bound, names of tools; never a session, a key or a URI."""
 
     def __init__(self) -> None:
-        self._calls: dict[Labels, int] = {}
-        self._tools: dict[Labels, int] = {}
+        self._mounts: set[tuple[str, str]] = set()
+        """Workspaces and their servers."""
+        self._calls: dict[Labels, _Calls] = {}
+        """By workspace, server, tool and outcome; whatever is told of calls is summed up from these."""
         self._named: dict[str, set[str]] = {}
         """By server: the tools that have series of their own."""
         self._requests: dict[Labels, int] = {}
-        self._durations: Durations = {}
         self._starting: Durations = {}
         self._starts: dict[Labels, int] = {}
         self._crashes: dict[Labels, int] = {}
         self._denied: dict[Labels, int] = {}
-        self._bytes: dict[Labels, int] = {}
         self._asked: dict[Labels, int] = {}
         self._pins: dict[Labels, int] = {}
         self._sessions = 0
@@ -190,8 +201,7 @@ class Metrics:
     def declare(self, mounts: Iterable[tuple[str, str]]) -> None:
         """Show these (workspace, server) pairs as zero from the start, not as nothing until their first call."""
         for workspace, server in mounts:
-            for outcome in OUTCOMES:
-                _count(self._calls, (workspace, server, outcome), 0)
+            self._mounts.add((workspace, server))
             _count(self._starts, (server,), 0)
             _count(self._crashes, (server,), 0)
 
@@ -202,11 +212,12 @@ class Metrics:
             states[(row.state,)] += 1
         queued = sum(row.state == "starting" and row.reason == QUEUE for row in now.instances)
         leases = sum(row.leases for row in now.instances)
+        calls, tools, sizes, durations = self._summed()
         lines = [
-            *_family("calls_total", "counter", "Calls answered.", ("workspace", "server", "outcome"), self._calls),
-            *_family("tool_calls_total", "counter", "Calls by tool.", ("server", "tool", "outcome"), self._tools),
+            *_family("calls_total", "counter", "Calls answered.", ("workspace", "server", "outcome"), calls),
+            *_family("tool_calls_total", "counter", "Calls by tool.", ("server", "tool", "outcome"), tools),
             *_family("requests_total", "counter", "Other requests.", ("server", "method", "outcome"), self._requests),
-            *_histogram("call_duration_seconds", "How long calls took, from lease to answer.", self._durations),
+            *_histogram("call_duration_seconds", "How long calls took, from lease to answer.", durations),
             *_histogram("instance_start_seconds", "From the start of a server until it is ready.", self._starting),
             *_family("leases", "gauge", "What pins instances: calls under way, watched resources.", (), {(): leases}),
             *_family("calls_waiting", "gauge", "Requests that wait for a start.", (), {(): now.waiting}),
@@ -216,7 +227,7 @@ class Metrics:
             *_family("instance_starts_total", "counter", "Starts begun.", ("server",), self._starts),
             *_family("instance_crashes_total", "counter", "Instances that ended unasked.", ("server",), self._crashes),
             *_family("denied_total", "counter", "Requests refused.", ("workspace", "reason"), self._denied),
-            *_family("call_bytes_total", "counter", "Bytes of calls.", ("server", "direction"), self._bytes),
+            *_family("call_bytes_total", "counter", "Bytes of calls.", ("server", "direction"), sizes),
             *_family("confirmations_total", "counter", "What people answered.", ("workspace", "answer"), self._asked),
             *_family("pin_changes_total", "counter", "Tools that changed.", ("server",), self._pins),
             *_family("audit_lost_total", "counter", "Records that could not be kept.", (), {(): now.audit_lost}),
@@ -233,19 +244,41 @@ class Metrics:
         if method != "tools/call":
             _count(self._requests, (server, method if method in METHODS else "other", outcome))
             return
-        _count(self._calls, (event.workspace, server, outcome))
-        _count(self._tools, (server, self._tool(server, data.get("tool", "")), outcome))
-        _count(self._bytes, (server, "sent"), data.get("sent", 0))
-        _count(self._bytes, (server, "received"), data.get("received", 0))
-        _observe(self._durations, server, data.get("seconds", 0.0))
+        place = (event.workspace, server, data.get("tool", ""), outcome)
+        calls = self._calls.get(place) or self._series(*place)
+        seconds = data.get("seconds", 0.0)
+        calls.sent += data.get("sent", 0)
+        calls.received += data.get("received", 0)
+        calls.durations[bisect_left(BUCKETS, seconds)] += 1
+        calls.durations[-1] += seconds
 
-    def _tool(self, server: str, tool: str) -> str:
+    def _series(self, workspace: str, server: str, tool: str, outcome: str) -> _Calls:
+        """Where calls of a tool are counted: new, or together with others when there are too many."""
         named = self._named.setdefault(server, set())
-        if tool not in named:
-            if len(named) >= MAX_TOOLS:
-                return "other"
-            named.add(tool)
-        return tool
+        if tool not in named and (len(named) >= MAX_TOOLS or len(self._calls) >= MAX_SERIES // 2):
+            tool = "other"
+        named.add(tool)
+        place = (workspace, server, tool, outcome)
+        if place not in self._calls and len(self._calls) >= MAX_SERIES:
+            place = ("other", "other", "other", outcome)
+        return self._calls.setdefault(place, _Calls())
+
+    def _summed(self) -> tuple[dict[Labels, int], dict[Labels, int], dict[Labels, int], Durations]:
+        """The calls by workspace, server and outcome; by server, tool and outcome; their bytes by server and
+        direction; how long they took."""
+        totals = {(*mount, outcome): 0 for mount in self._mounts for outcome in OUTCOMES}
+        tools: dict[Labels, int] = {}
+        sizes: dict[Labels, int] = {}
+        durations: Durations = {}
+        for (workspace, server, tool, outcome), calls in self._calls.items():
+            count = int(sum(calls.durations[:-1]))
+            _add(totals, (workspace, server, outcome), count)
+            _add(tools, (server, tool, outcome), count)
+            _add(sizes, (server, "sent"), calls.sent)
+            _add(sizes, (server, "received"), calls.received)
+            former = durations.get(server, _nothing())
+            durations[server] = [one + other for one, other in zip(former, calls.durations, strict=True)]
+        return totals, tools, sizes, durations
 
     def _answered(self, event: Event) -> None:
         action = event.data.get("action")
@@ -256,12 +289,20 @@ class Metrics:
         self._sessions += change
 
 
+def _nothing() -> list[float]:
+    return [0.0] * (len(BUCKETS) + 2)
+
+
+def _add(series: dict[Labels, int], labels: Labels, count: int) -> None:
+    series[labels] = series.get(labels, 0) + count
+
+
 def _observe(durations: Durations, server: str, seconds: float) -> None:
     """Add to the histogram of one server."""
     found = durations.get(server)
     if found is None:
         server = server if len(durations) < MAX_SERIES else "other"
-        found = durations.setdefault(server, [0] * (len(BUCKETS) + 1) + [0.0])
+        found = durations.setdefault(server, _nothing())
     found[bisect_left(BUCKETS, seconds)] += 1
     found[-1] += seconds
 

@@ -106,7 +106,12 @@ class Calls:
     async def _carried(
         self, request: Request, parts: Mapping[str, bytes | Raw], route: Route, decision: Decision
     ) -> Answer:
-        answer = await self._told(request, route, named(request, parts, "name", route), decision)
+        params = named(request, parts, "name", route)
+        work = self._guarded(request, route, params, decision)
+        try:
+            answer = await self._record.carried(request, route, route.advertised, params, work, decision)
+        except MooringError as error:
+            return refusals.tool_failure(error, request.era)
         if answer.result is not None:
             self._learn(request.session.principal, answer.result, route)
         return answer
@@ -195,10 +200,3 @@ class Calls:
         with self._limits.entered(principal.workspace, view.limited):
             answer = await (self._confirm(request, route, carry) if decision.confirm else carry(request))
         return refusals.fitting_tool(answer, view.shortest, request.era)
-
-    async def _told(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
-        work = self._guarded(request, route, params, decision)
-        try:
-            return await self._record.carried(request, route, route.advertised, params, work, decision)
-        except MooringError as error:
-            return refusals.tool_failure(error, request.era)

@@ -6,7 +6,7 @@ A request whose bytes were written is never sent twice; one that was not moves o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw
 
@@ -104,20 +104,29 @@ class Forward:
         self._deadlines = Deadlines()
         self.record = Record(views, self.key, events)
 
-    async def __call__(self, request: Request, route: Route, params: bytes) -> Answer:
+    def __call__(self, request: Request, route: Route, params: bytes) -> Awaitable[Answer]:
         """The server's answer in the caller's era. Raises the errors of ``lease``, Crashed and TimedOut."""
         if request.era == "modern" and alone(self._variant(route), request, self._facts(request, route)):
             # Its server may turn out to be a legacy one that asks in the middle of the call.
-            return await self._parked.run(request, lambda call: self._carry(call, route, params))
-        return await self._carry(request, route, params)
+            return self._parked.run(request, lambda call: self._carry(call, route, params))
+        return self._carry(request, route, params)
 
     async def _carry(self, request: Request, route: Route, params: bytes) -> Answer:
-        try:
-            return await self._once(request, route, params)
-        except Crashed as error:
-            if error.details.get("written", True):
-                raise
-        return await self._once(request, route, params)
+        unsent = 0
+        while True:
+            lease = self._ready(request, route) or await self.lease(request, route)
+            try:
+                if self._views.strict:
+                    await self._vet(request, route, lease)
+                if (level := wanted(request)) is not None:
+                    await self._levels.tell(level, lease)
+                return await self.over(request, route, params, lease)
+            except Crashed as error:
+                unsent += 1
+                if error.details.get("written", True) or unsent > 1:
+                    raise
+            finally:
+                lease.release()
 
     async def verbatim(self, request: Request, route: Route) -> Answer | None:
         """The answer to a method that nobody could translate; None when the server speaks another era than the caller.
@@ -164,12 +173,11 @@ class Forward:
 
     async def lease(self, request: Request, route: Route) -> Lease:
         """A lease on the instance that serves this caller; starts it when needed. Raises Unavailable or TimedOut."""
+        if (ready := self._ready(request, route)) is not None:
+            return ready
         session = request.session
         variant = self._variant(route)
         key = self.key(request, route)
-        instance = self._pool.ready(key)
-        if instance is not None:
-            return instance.lease()
         if key.scope.startswith("s:"):
             self._ends_with(session, key)
         demand = None
@@ -184,6 +192,11 @@ class Forward:
             if variant.dialogue != "session":
                 self._pool.drain(key, "the server speaks the modern era only")  # from now on all share
         return lease
+
+    def _ready(self, request: Request, route: Route) -> Lease | None:
+        """A lease that can be had at once."""
+        instance = self._pool.ready(self.key(request, route))
+        return None if instance is None else instance.lease()
 
     def _ends_with(self, session: Session, key: InstanceKey) -> None:
         def closed() -> None:
@@ -242,14 +255,3 @@ class Forward:
         now = view.table.tools.get(route.advertised) if route.about.kind == "tool" else None
         if now is not None and not view.for_call(now).allowed:
             raise Refused
-
-    async def _once(self, request: Request, route: Route, params: bytes) -> Answer:
-        lease = await self.lease(request, route)
-        try:
-            if self._views.strict:
-                await self._vet(request, route, lease)
-            if (level := wanted(request)) is not None:
-                await self._levels.tell(level, lease)
-            return await self.over(request, route, params, lease)
-        finally:
-            lease.release()
