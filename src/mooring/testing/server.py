@@ -59,7 +59,7 @@ class Server:
         self.seen: list[str] = []
         """Methods of all messages received, in order."""
         self.cancelled: list[Any] = []
-        """Ids of the requests the client cancelled while they ran."""
+        """Ids of the requests the client cancelled while they ran, besides subscriptions, which end in no other way."""
         self.hello: JSON = {}
         """``params`` of ``initialize``."""
         self.initialized = False
@@ -265,10 +265,11 @@ class Server:
             self.initialized = True
         elif method == "notifications/cancelled":
             wanted = params.get("requestId")
-            self._listening.pop(wanted, None)
+            listened = self._listening.pop(wanted, None)
             call = self._running.pop(wanted, None)
             if call is not None:
-                self.cancelled.append(wanted)
+                if listened is None:
+                    self.cancelled.append(wanted)
                 call.cancel()
 
     def _answered(self, message: JSON) -> None:
