@@ -261,3 +261,14 @@ class Session:
             if not page.nextCursor:
                 return names, response.arrived - begun
             params = {"cursor": page.nextCursor}
+
+
+async def healthy(port: int, path: str) -> None:
+    """Ask a peer on this machine whether it is ready. Raises OSError or WrongAnswerError when it is not yet."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+        if b" 200 " not in await reader.readline():
+            raise WrongAnswerError(f"{path} does not say 200")
+    finally:
+        writer.close()

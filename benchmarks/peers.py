@@ -16,12 +16,13 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
-from benchmarks.client import Endpoint, Session, WrongAnswerError
+from benchmarks.client import Endpoint, Session, WrongAnswerError, healthy
 from benchmarks.procs import BACKEND, Group
 
 HERE = Path(__file__).parent
@@ -76,6 +77,8 @@ class Peer:
     """False: it has an endpoint for each server, or none."""
     modern: ClassVar[bool] = False
     """True: it also speaks protocol 2026-07-28."""
+    health: ClassVar[str] = ""
+    """The path that says whether it is ready; "" where there is none."""
 
     def __init__(self, behind: list[Server], folder: Path) -> None:
         self.servers, self.folder, self.port = behind, folder, free_port()
@@ -140,7 +143,7 @@ max_result = 100_000_000
 class Mooring(Peer):
     """The product as shipped, with everything on that may stand in the way of a call."""
 
-    name, modern = "mooring", True
+    name, modern, health = "mooring", True, "/healthz"
     on = (
         "two workspaces, keys, audit, pins, /metrics, and for each workspace a policy: rules by server, by tool and by "
         "annotation, confirmation for some tools, a rate, a limit of calls at the same time, a limit for results"
@@ -245,6 +248,10 @@ class Running:
     async def session(self, server: str = "s00", *, modern: bool = False) -> Session:
         """A new caller of that server."""
         return await Session(self.peer.endpoint(server), modern=modern).open()
+
+    async def ready(self) -> float:
+        """Seconds from the spawn until it says that it is ready."""
+        return await self._until(partial(healthy, self.peer.port, self.peer.health))
 
     async def answers(self) -> float:
         """Seconds from the spawn until it shakes hands."""
