@@ -38,7 +38,7 @@ async def memory(names: list[str], effort: Effort) -> Table:
 
 
 async def start(names: list[str], effort: Effort) -> Table:
-    """Since the spawn, with 1 server: it says it is ready; it shakes hands. With 20 that sleep 0.5 s: all are listed."""
+    """From the spawn, with 1 server: says it is ready, shakes hands. With 20 that sleep 0.5 s: all are listed."""
     table: Table = {}
     figures: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     bare: list[float] = []
