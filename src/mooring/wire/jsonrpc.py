@@ -11,6 +11,7 @@ Source: JSON-RPC 2.0; MCP 2025-11-25 and 2026-07-28 "Messages".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,6 +24,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 EMPTY = b"{}"
+_USUAL = 64
+"""Characters of a member's name that is worth remembering; anybody may send longer ones."""
 
 
 class Envelope(msgspec.Struct, gc=False):
@@ -129,19 +132,26 @@ def _decode_envelope(frame: bytes) -> Envelope:
 
 def build(parts: Mapping[str, bytes | Raw]) -> bytes:
     """A JSON object from raw members, in the order given."""
-    pieces: list[bytes | Raw] = []
+    if not parts:
+        return EMPTY
+    pieces: list[bytes | Raw] = [b"{"]
     for key, value in parts.items():
-        pieces += (b"," if pieces else b"", _name(key), b":", value)
-    return b"".join((b"{", *pieces, b"}"))  # the only copy, as a value may be megabytes
+        pieces += (_known_name(key) if len(key) <= _USUAL else _name(key), value, b",")
+    pieces[-1] = b"}"
+    return b"".join(pieces)  # the only copy, as a value may be megabytes
 
 
 def _name(key: str) -> bytes:
+    """A member's name and its colon."""
     try:
-        return _encode(key)
+        return _encode(key) + b":"
     except UnicodeEncodeError:
         from mooring.wire import lenient
 
-        return lenient.text(key)
+        return lenient.text(key) + b":"
+
+
+_known_name = lru_cache(1024)(_name)
 
 
 def replace(raw: bytes | Raw, **changes: bytes | None) -> bytes:
