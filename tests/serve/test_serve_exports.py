@@ -13,6 +13,7 @@ from mooring.export.base import Offer
 from mooring.observe.events import Event, Events
 from mooring.serve.exports import Exports
 from mooring.tasks import Tasks
+from mooring.testing import wait_for
 
 OFFER = Offer(Plan(), "http://mooring")
 LIMIT = 5.0
@@ -43,9 +44,9 @@ class Told:
 
 
 @asynccontextmanager
-async def running(*exporters: Told) -> AsyncGenerator[tuple[Exports, list[Event]]]:
+async def running(*exporters: Told, first_retry: float = 0.01) -> AsyncGenerator[tuple[Exports, list[Event]]]:
     seen: list[Event] = []
-    exports = Exports(exporters, lambda: OFFER, Events((seen.append,)), first_retry=0.01)
+    exports = Exports(exporters, lambda: OFFER, Events((seen.append,)), first_retry=first_retry)
     async with Tasks() as tasks:
         exports.start(tasks)
         yield exports, seen
@@ -87,3 +88,11 @@ async def test_one_that_hangs_delays_neither_the_others_nor_the_end() -> None:
     async with asyncio.timeout(LIMIT), running(hanging, other):
         await hanging.ran(1)
         await other.ran(1)
+
+
+async def test_one_that_fails_for_days_is_still_tried() -> None:
+    """A power of two that no float holds must not end it."""
+    broken = Told("broken", *[Unavailable("down")] * 1100)
+    async with running(broken, first_retry=0.0) as (_, seen):
+        await broken.ran(1101)
+        await wait_for(lambda: [event.name for event in seen] == ["export.failed", "export.recovered"])

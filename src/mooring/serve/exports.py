@@ -20,6 +20,8 @@ from mooring.tasks import Tasks
 FIRST_RETRY = 5.0
 """Seconds until the next try after a failure; doubled after each further one."""
 LAST_RETRY = 300.0
+DOUBLED = 16
+"""Times that the first pause is doubled at most: a float holds no power of an endless number of failures."""
 _log = logging.getLogger("mooring")
 
 
@@ -60,7 +62,7 @@ class Exports:
                 failed = str(error) or type(error).__name__
                 if not isinstance(error, MooringError):
                     _log.exception("The exporter %s failed", exporter.name)
-                pause = min(self._first_retry * 2**failures, LAST_RETRY)
+                pause = min(self._first_retry * 2 ** min(failures, DOUBLED), LAST_RETRY)
             failures = failures + 1 if failed else 0
             if failed != said:
                 self._tell(exporter.name, failed)
