@@ -251,6 +251,25 @@ async def test_a_daemon_that_goes_away_fails_what_waits_and_what_comes_later(tmp
             pass
 
 
+async def test_a_listener_that_fails_fails_its_own_verb_only(sock: Socket) -> None:
+    """Not even with the error that a lost daemon gives: the reader of what a command prints may have gone."""
+    gone = BrokenPipeError("nobody reads on")
+
+    def fails(*_: Any) -> None:
+        raise gone
+
+    async def saying(heard: Any) -> None:
+        heard("line", "")
+        await asyncio.get_running_loop().create_future()
+
+    sock.verbs._verbs["logs"] = saying
+    async with asyncio.timeout(BOUND), connected(sock.home) as client:
+        with pytest.raises(BrokenPipeError) as caught:
+            await client.invoke("logs", {}, fails)
+        assert caught.value is gone
+        assert (await Mooring(client).status()).workspaces == ("default",)
+
+
 async def test_a_daemon_that_talks_nonsense_does_not_hang_its_client(tmp_path: Path) -> None:
     home = Home(str(tmp_path), str(tmp_path), str(tmp_path))
 

@@ -55,7 +55,7 @@ class ControlClient:
         """Why nothing will be answered any more; "" while the daemon is there."""
 
     async def invoke(self, verb: str, parameters: Mapping[str, Any], heard: Heard | None = None) -> Any:
-        """Run a verb in the daemon."""
+        """Run a verb in the daemon. What ``heard`` raises is raised here."""
         if self._gone:
             raise DaemonAbsent(self._gone)
         self._next += 1
@@ -64,11 +64,12 @@ class ControlClient:
         self._waiting[number] = (future, heard)
         line = jsonrpc.text({"jsonrpc": "2.0", "id": number, "method": verb, "params": parameters})
         try:
-            self._writer.write(line + b"\n")
-            await self._writer.drain()
+            try:
+                self._writer.write(line + b"\n")
+                await self._writer.drain()
+            except ConnectionError:
+                raise DaemonAbsent("The Mooring daemon went away.") from None
             return await future
-        except ConnectionError:
-            raise DaemonAbsent("The Mooring daemon went away.") from None
         finally:
             self._waiting.pop(number, None)
 
@@ -95,10 +96,7 @@ class ControlClient:
 
     def _received(self, message: Message) -> None:
         if message.method is not None:
-            about, what, data = message.params
-            waiting = self._waiting.get(about)
-            if waiting is not None and waiting[1] is not None:
-                waiting[1](what, data)
+            self._told(*message.params)
             return
         if message.id is None:
             raise ValueError((message.error or {}).get("message", "an answer to nothing"))
@@ -109,6 +107,16 @@ class ControlClient:
             waiting[0].set_exception(RemoteError(message.error))
         else:
             waiting[0].set_result(message.result)
+
+    def _told(self, number: int, what: str, data: Any) -> None:
+        """The daemon reports on a verb under way. A listener that fails must not take the other verbs with it."""
+        future, heard = self._waiting.get(number, (None, None))
+        if future is None or heard is None or future.done():
+            return
+        try:
+            heard(what, data)
+        except Exception as error:
+            future.set_exception(error)
 
 
 @asynccontextmanager
