@@ -7,6 +7,7 @@ first.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import os
@@ -86,6 +87,8 @@ class Consent:
         self._events = events
         self._clock = clock
         self._known: dict[str, tuple[Wish, ApprovalRow]] | None = None
+        self._asking = asyncio.Lock()
+        """The same wish twice at the same time is one approval."""
 
     async def rows(self) -> list[ApprovalRow]:
         """Those that wait first."""
@@ -94,11 +97,12 @@ class Consent:
 
     async def given(self, wish: Wish) -> str:
         """The id of the approval of this very wish. Raises NeedsApproval, once it is noted down for a person."""
-        known = await self._all()
-        found = next((row for kept, row in known.values() if kept.digest == wish.digest), None)
-        if found is not None and found.approved_at is not None:
-            return found.id
-        row = found or await self._noted(wish)
+        async with self._asking:
+            known = await self._all()
+            found = next((row for kept, row in known.values() if kept.digest == wish.digest), None)
+            row = found or await self._noted(wish)
+        if row.approved_at is not None:
+            return row.id
         raise NeedsApproval(
             f'"{wish.entry_id}" needs the approval of a person first, as {_why(wish)}. Ask the user to run: mooring '
             f"approve {row.id} (it shows what would be run), then do the same again.",
@@ -165,7 +169,8 @@ class Consent:
             for id, _, text, asked_at, approved_at in await self._store.read("approvals"):
                 wish = msgspec.json.decode(text, type=Wish)
                 found[id] = (wish, _row(id, wish, asked_at, approved_at))
-            self._known = found
+            if self._known is None:  # else somebody has read them meanwhile, and perhaps changed them
+                self._known = found
         return self._known
 
 

@@ -1,0 +1,47 @@
+"""What agents may run: wishes of many at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from mooring.catalog.errors import NeedsApproval
+from mooring.config.plan import Process
+from mooring.observe.events import Events
+from mooring.serve.consent import COMMAND, Consent, Wish
+from mooring.store.sqlite import SqliteStore
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
+    async with SqliteStore(tmp_path / "store.db") as opened:
+        yield opened
+
+
+def wish(command: str) -> Wish:
+    return Wish("default", command, COMMAND, Process((command,)))
+
+
+async def asked(consent: Consent, wanted: Wish) -> str:
+    """The id of the approval that is waited for."""
+    with pytest.raises(NeedsApproval) as caught:
+        await consent.given(wanted)
+    return caught.value.facts()["approval"]
+
+
+async def test_the_same_wish_twice_at_the_same_time_is_one_approval(store: SqliteStore) -> None:
+    consent = Consent(store, Events(()))
+    ids = set(await asyncio.gather(*(asked(consent, wish("true")) for _ in range(4))))
+    assert [row.id for row in await consent.rows()] == list(ids)
+    await consent.approve(ids.pop())
+    assert len(set(await asyncio.gather(*(consent.given(wish("true")) for _ in range(4))))) == 1
+
+
+async def test_who_asks_while_the_approvals_are_first_read_is_not_forgotten(store: SqliteStore) -> None:
+    consent = Consent(store, Events(()))
+    ids, *_ = await asyncio.gather(asyncio.gather(asked(consent, wish("a")), asked(consent, wish("b"))), consent.rows())
+    assert {row.id for row in await consent.rows()} == set(ids)
+    assert {row.id for row in await Consent(store, Events(())).rows()} == set(ids)
