@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic_ai.models.function import FunctionModel
 
 import agent_story as story
 import mooring
@@ -357,6 +358,20 @@ async def test_a_team_gives_its_prompt_to_every_member(model: Model) -> None:
         assert mixed["a"].text == "fine"
         assert mixed["broken"].stop == "failed"
         assert "/nowhere/codex" in mixed["broken"].text
+
+
+async def test_a_member_that_fails_in_a_way_of_its_own_ends_nobody_elses_run(model: Model) -> None:
+    async def broken(*_: Any) -> AsyncGenerator[str]:
+        raise RuntimeError("the model broke")
+        yield ""
+
+    config = story.config({"a": AGENT, "b": {"type": "native", "model": "broken"}})
+    config["teams"]["crew"]["members"] = ["a", "b"]
+    async with scripted(model) as chat, mooring.open(config) as m, asyncio.timeout(30):
+        models = {"scripted": chat, "broken": FunctionModel(stream_function=broken)}
+        async with m.agents(None, models) as pool:
+            results = await pool.team("crew").run("%say fine")
+    assert (results["a"].text, results["b"].stop, results["b"].text) == ("fine", "failed", "the model broke")
 
 
 async def test_agents_and_definitions_can_be_added_while_it_runs(model: Model) -> None:

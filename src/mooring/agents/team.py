@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from mooring.tasks import Tasks
 
 if TYPE_CHECKING:
     from mooring.agents.pool import AgentPool
+
+_log = logging.getLogger("mooring")
 
 
 class Team:
@@ -86,5 +89,7 @@ class Team:
                         queue.put_nowait(event)
             if last is not None:
                 queue.put_nowait(last)
-        except MooringError as error:  # one member's failure is none of the others'
-            queue.put_nowait(Finished(agent=name, text=str(error), stop="failed"))
+        except Exception as error:  # one member's failure is none of the others'
+            if not isinstance(error, MooringError):
+                _log.exception("The agent %s failed", name)
+            queue.put_nowait(Finished(agent=name, text=str(error) or type(error).__name__, stop="failed"))
