@@ -15,8 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mooring.launch import keeper
 from mooring.launch.family import descendants, process_table
-from mooring.launch.keeper import pack, unpack
+from mooring.launch.keeper import pack, run_to_end, unpack
 from mooring.launch.kept import Keeper
 from mooring.launch.start import start_keeper
 
@@ -382,6 +383,15 @@ async def test_a_keeper_that_hangs_is_replaced_and_its_servers_end(bench, monkey
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_command_that_prints_nothing_and_lives_on_is_killed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper's last commands must not keep it: not even one that has closed its output."""
+    monkeypatch.setattr(keeper, "FAREWELL", 0.5)
+    begun = time.monotonic()
+    assert run_to_end((b"/bin/sh", b"-c", b"exec >&-; exec sleep 60"), {}) is None
+    assert time.monotonic() - begun < 5
+    assert run_to_end((b"/bin/echo", b"said"), {}) == b"said\n"
 
 
 def test_frames_survive_any_cut() -> None:

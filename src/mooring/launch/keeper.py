@@ -143,9 +143,13 @@ def run_to_end(argv: "tuple[bytes, ...]", env: "dict[bytes, bytes]") -> "bytes |
     while poll.poll(1000 * max(0.0, give_up_at - time.monotonic())) and (data := os.read(output, 65536)):
         printed += data
     os.close(output)
-    if time.monotonic() >= give_up_at:
-        kill([pid])
-    return bytes(printed) if os.waitpid(pid, 0)[1] == 0 else None
+    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
+        if time.monotonic() >= give_up_at:
+            kill([pid])
+            ended = os.waitpid(pid, 0)
+            break
+        time.sleep(KILL_TICK)
+    return bytes(printed) if ended[1] == 0 else None
 
 
 class Keeper:
