@@ -7,16 +7,19 @@ that is given up is killed with all its descendants.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from mooring.launch.kept import Keeper, Kept, finish
+from mooring.launch.kept import Keeper, finish
 from mooring.launch.stderr import StderrTail
 
 OUTPUT = 16 << 20
 """Bytes of output that are kept at most."""
+STDIN = 1 << 16
+"""Bytes of input at most: as much as a pipe holds that nobody has enlarged."""
 CHUNK = 1 << 16
 LAST_LINES = 12
 """Lines of stderr that are shown when a command fails."""
@@ -46,7 +49,7 @@ async def run(
 ) -> Done:
     """Run ``argv`` (absolute program) for ``limit`` seconds at most; ``said`` hears each line of stderr at once.
 
-    ``stdin``: what it reads, not more than a pipe holds. Raises TimeoutError and OSError.
+    ``stdin``: what it reads, ``STDIN`` bytes at most. Raises TimeoutError and OSError.
     """
     kept = await keeper.spawn(argv, env, "/")
     errors = StderrTail(kept.stderr_fd)
@@ -54,7 +57,8 @@ async def run(
         errors.follow(said)
     try:
         try:
-            os.write(kept.stdin_fd, stdin)
+            if os.write(kept.stdin_fd, stdin) < len(stdin):
+                raise OSError(errno.EMSGSIZE, "its input is larger than a pipe holds")
         finally:
             os.close(kept.stdin_fd)
         async with asyncio.timeout(limit):
@@ -63,12 +67,8 @@ async def run(
         return Done(code or 0, output, errors.text(LAST_LINES))
     finally:
         os.close(kept.stdout_fd)
-        await finish(_over(kept))
+        await finish(kept.end(0.0))
         errors.close()
-
-
-async def _over(kept: Kept) -> None:
-    await kept.end(0.0)
 
 
 async def _read(fd: int, said: Callable[[str], None] | None) -> bytes:

@@ -128,7 +128,8 @@ class ContainerLauncher:
         """An engine that was used once, and is not now."""
         try:
             engine = await choose(self._keeper, name)
-            await Runtime(self._keeper, engine, self._installation, None).sweep()
+            runtime = Runtime(self._keeper, engine, self._installation, None)
+            await runtime.sweep(alone=self._runtime is None)
         except (LaunchMissing, StartFailed) as error:
             _log.warning("containers of an earlier daemon may still run with %s: %s", name, error)
 

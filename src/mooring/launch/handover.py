@@ -18,9 +18,10 @@ import msgspec
 
 from mooring.config.plan import SecretRef
 from mooring.errors import NoLauncher, StartFailed
+from mooring.launch.command import STDIN
 from mooring.launch.guards import Secrets
 from mooring.launch.kept import finish
-from mooring.launch.runtime import FILES, Runtime, remove_folder
+from mooring.launch.runtime import FILES, Runtime, instance_of, remove_folder
 
 PIPE = 1 << 20
 """Bytes of variables that Docker can be given; as much as a pipe holds without privileges."""
@@ -51,8 +52,8 @@ async def handover(
         if not variables:
             yield Handover(Secrets(files=mounted))
         elif runtime.engine.name == "podman":
-            instance = name.rpartition("-")[2]
-            stored = {variable: f"{runtime.prefix}-{instance}-{number}" for number, variable in enumerate(variables)}
+            prefix = f"{runtime.prefix}-{instance_of(name)}"
+            stored = {variable: f"{prefix}-{number}" for number, variable in enumerate(variables)}
             ready = Handover(Secrets(stored=stored, files=mounted))
 
             async def end() -> None:
@@ -69,8 +70,11 @@ async def handover(
 
 async def _store(runtime: Runtime, ready: Handover, variables: Mapping[str, str]) -> None:
     for variable, secret in ready.secrets.stored.items():
+        value = variables[variable].encode()
+        if len(value) > STDIN:
+            raise StartFailed(f'The secret {variable} is larger than {STDIN >> 10} KiB; use as = "file".')
         ready.stored = (*ready.stored, secret)
-        done = await runtime.commands.run("secret", "create", secret, "-", stdin=variables[variable].encode())
+        done = await runtime.commands.run("secret", "create", secret, "-", stdin=value)
         if not done.ok:
             raise StartFailed(f"Podman did not take the secret {variable} (exit code {done.code}).")
 

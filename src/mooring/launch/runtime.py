@@ -58,22 +58,17 @@ class Runtime:
 
     # leftovers
 
-    async def sweep(self) -> int:
-        """End and remove what an earlier daemon with this home left; how many there were. Raises StartFailed."""
-        label = f"{INSTALLATION}={self.installation}"
-        mine = set(await self.commands.listed(label, f"{RUN}={self.run}")) if self._names else set[str]()
-        found = [id for id in await self.commands.listed(label) if id not in mine]
-        if found:
+    async def sweep(self, alone: bool = True) -> None:
+        """End and remove what an earlier daemon with this home left; before this one has a container. ``alone``: nor
+        has it any with another engine, so that all secrets in memory are the earlier one's. Raises StartFailed."""
+        if found := await self.commands.listed(f"{INSTALLATION}={self.installation}"):
             _log.warning("%s has %d containers of an earlier daemon; they are ended", self.engine.name, len(found))
             if error := await self.commands.remove(found):
                 raise StartFailed(f"Containers of an earlier daemon could not be removed: {error}")
-        await self._forget_secrets()
-        return len(found)
-
-    async def _forget_secrets(self) -> None:
-        for folder in FILES.glob(f"{self.prefix}-*"):
-            remove_folder(folder)
-        if self.engine.name == "podman" and not self._names:
+        if alone:
+            for folder in FILES.glob(f"{self.prefix}-*"):
+                remove_folder(folder)
+        if self.engine.name == "podman":
             listed = (await self.commands.run("secret", "ls", "--format", "{{.Name}}")).output.decode().split()
             if left := [name for name in listed if name.startswith(f"{self.prefix}-")]:
                 await self.commands.run("secret", "rm", *left)
@@ -92,7 +87,7 @@ class Runtime:
         number = 1
         while name in self._names:
             number += 1
-            name = f"{wanted}-{number}"
+            name = f"{wanted}.{number}"
         if not self._names:
             self._announce()
         self._names.add(name)
@@ -105,8 +100,7 @@ class Runtime:
 
     def labels(self, server: str, name: str) -> dict[str, str]:
         """The labels of a container."""
-        instance = name.rpartition("-")[2] if name.count("-") else name
-        return {INSTALLATION: self.installation, SERVER: server, INSTANCE: instance, RUN: self.run}
+        return {INSTALLATION: self.installation, SERVER: server, INSTANCE: instance_of(name), RUN: self.run}
 
     def _announce(self) -> None:
         """From now on there may be something to end, for the keeper and for the next daemon."""
@@ -150,6 +144,11 @@ def container_name(server: str, installation: str, key: InstanceKey) -> str:
     """``mooring-mcp-<server>-<digest of installation and key>``. Pure."""
     said = "\0".join((installation, key.variant, key.digest, key.scope))
     return f"mooring-mcp-{_plain(server)}-{hashlib.sha256(said.encode()).hexdigest()[:NAME_DIGITS]}"
+
+
+def instance_of(name: str) -> str:
+    """What tells the container ``name`` from all others of its installation. Pure."""
+    return name.rpartition("-")[2]
 
 
 def _plain(server: str) -> str:

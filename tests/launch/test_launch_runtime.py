@@ -1,0 +1,77 @@
+"""What containers of one daemon share: names, labels and what is swept. The engine is a script that does nothing."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from mooring.config.plan import SecretRef
+from mooring.errors import StartFailed
+from mooring.launch import command, container, runtime
+from mooring.launch.container import ContainerLauncher
+from mooring.launch.engine import Engine
+from mooring.launch.handover import handover
+from mooring.launch.kept import Keeper
+from mooring.launch.runtime import INSTANCE, Runtime
+from mooring.nouns import InstanceKey
+
+KEY = InstanceKey("v", "d")
+
+
+def engine(folder: Path, name: str = "podman") -> Engine:
+    program = folder / name
+    program.write_text("#!/bin/sh\ncat >/dev/null\n")
+    program.chmod(0o755)
+    return Engine(name, str(program), "5.0")  # type: ignore[arg-type]
+
+
+async def test_two_containers_of_one_key_have_labels_and_secrets_of_their_own(tmp_path: Path) -> None:
+    """Also when another server has two: one's secrets must not be in the way of the other's."""
+    async with Keeper() as keeper:
+        running = Runtime(keeper, engine(tmp_path), "i", None)
+        with ExitStack() as stack:
+            names = [stack.enter_context(running.name(server, KEY)) for server in ("one", "one", "one")]
+            other = InstanceKey("w", "d")
+            names += [stack.enter_context(running.name("two-tier", other)) for _ in range(2)]
+            assert len({running.labels("s", name)[INSTANCE] for name in names}) == len(set(names)) == 5
+            stored: list[str] = []
+            for name in names:
+                async with handover(running, name, {"T": SecretRef("env", "T")}, {"T": "x"}) as given:
+                    stored += given.stored
+            assert len(set(stored)) == 5
+
+
+async def test_a_secret_that_no_pipe_holds_is_refused_and_not_cut_off(tmp_path: Path) -> None:
+    async with Keeper() as keeper:
+        running = Runtime(keeper, engine(tmp_path), "i", None)
+        with pytest.raises(StartFailed, match="secret T is larger than 64 KiB"):
+            async with handover(running, "n", {"T": SecretRef("env", "T")}, {"T": "x" * 65537}):
+                pass
+        with pytest.raises(OSError, match="larger than a pipe holds"):
+            await command.run(keeper, (running.engine.program,), {}, limit=5, stdin=b"x" * (1 << 21))
+
+
+async def test_a_sweep_of_another_engine_leaves_the_secrets_of_running_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one with nothing running removes what was left."""
+    monkeypatch.setattr(runtime, "FILES", tmp_path)
+    docker = engine(tmp_path, "docker")
+
+    async def chosen(*_: object) -> Engine:
+        return docker
+
+    monkeypatch.setattr(container, "choose", chosen)
+    files = tmp_path / "mooring-i-abc"
+    files.mkdir()
+    (files / "0").write_text("x")
+    async with Keeper() as keeper:
+        launcher = ContainerLauncher(keeper, "podman", "i", None)
+        launcher._runtime = Runtime(keeper, engine(tmp_path), "i", None)
+        await launcher._sweep_other("docker")
+        assert files.is_dir()
+        launcher._runtime = None
+        await launcher._sweep_other("docker")
+        assert not files.exists()
