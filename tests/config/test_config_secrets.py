@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +257,43 @@ def test_the_store_survives_a_keyring_that_went_away_or_forgot(tmp_path: Path) -
     keyring.kept.clear()
     assert SecretStore(file, lambda: keyring).remove("a")
     assert gone.names() == []
+
+
+def test_a_store_whose_keyring_fails_says_so_and_shows_nothing(secrets: Secrets, keyring: MemoryKeyring) -> None:
+    """Such as one that is locked."""
+    secrets.store_set("a", VALUE)
+
+    def fail(*_: str) -> None:
+        raise RuntimeError(VALUE)
+
+    keyring.set_password = fail  # type: ignore[method-assign]
+    keyring.get_password = fail  # type: ignore[method-assign, assignment]
+    for attempt in (
+        lambda: secrets.fetch(SecretRef("store", "a")),
+        lambda: secrets.store_set("b", VALUE),
+        lambda: secrets.store_remove("a"),
+    ):
+        with pytest.raises(ConfigError, match=r"the keyring failed \(RuntimeError\)") as error:
+            attempt()
+        assert VALUE not in str(error.value)
+    assert secrets.store_names() == ["a"]
+
+
+def test_of_two_that_are_set_at_once_none_is_lost(tmp_path: Path) -> None:
+    both = threading.Barrier(2)
+
+    def slow() -> None:
+        """Looking for a keyring, which is after the file was read; whoever may, waits for the other to have read it."""
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+
+    store = SecretStore(tmp_path / "state" / "secrets.json", slow)
+    setting = [threading.Thread(target=store.set, args=(name, "x")) for name in ("a", "b")]
+    for thread in setting:
+        thread.start()
+    for thread in setting:
+        thread.join()
+    assert store.names() == ["a", "b"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("a/b", "x"), ("", "x"), ("a", "")])

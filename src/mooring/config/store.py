@@ -7,12 +7,13 @@ holds the names. Called by ``config.secrets`` only; never logs and never shows a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from mooring.config.files import check_private, write_atomically
+from mooring.config.files import check_private, held, write_atomically
 from mooring.config.names import plain_fault
 from mooring.errors import ConfigError
 
@@ -34,39 +35,52 @@ class SecretStore:
         return sorted(self._read())
 
     def get(self, name: str) -> str | None:
-        """The value, None when there is none. Raises ConfigError when the file may be read by others."""
+        """The value, None when there is none. Raises ConfigError when the file may be read by others, and when the
+        keyring fails."""
         known = self._read()
         if name not in known:
             return None
         kept = known[name]
-        if kept is not _IN_KEYRING:
-            return kept
-        keyring = self._keyring()
-        return None if keyring is None else keyring.get_password(SERVICE, name)
+        return self._ask(name, _get(name)) if kept is _IN_KEYRING else kept
 
     def set(self, name: str, value: str) -> None:
         """Keep ``value`` under ``name``, in place of another. Raises ConfigError for a name that cannot be one."""
         if message := plain_fault(name) or ("" if value else "a secret cannot be empty"):
             raise ConfigError(message)
-        known = self._read()
-        keyring = self._keyring()
-        if keyring is not None:
-            keyring.set_password(SERVICE, name, value)
-            known[name] = _IN_KEYRING
-        else:
+        with self._alone():
+            known = self._read()
             known[name] = value
-        self._write(known)
+            if self._keyring() is not None:
+                self._ask(name, lambda keyring: keyring.set_password(SERVICE, name, value))
+                known[name] = _IN_KEYRING
+            self._write(known)
 
     def remove(self, name: str) -> bool:
         """Forget ``name``; False when it was not there."""
-        known = self._read()
-        if name not in known:
-            return False
-        keyring = self._keyring() if known.pop(name) is _IN_KEYRING else None
-        if keyring is not None and keyring.get_password(SERVICE, name) is not None:
-            keyring.delete_password(SERVICE, name)
-        self._write(known)
-        return True
+        with self._alone():
+            known = self._read()
+            if name not in known:
+                return False
+            if known.pop(name) is _IN_KEYRING and self._ask(name, _get(name)) is not None:
+                self._ask(name, lambda keyring: keyring.delete_password(SERVICE, name))
+            self._write(known)
+            return True
+
+    def _ask(self, name: str, do: Callable[[Any], Any]) -> Any:
+        """What the keyring answers; None where there is none."""
+        keyring = self._keyring()
+        try:
+            return None if keyring is None else do(keyring)
+        except Exception as error:
+            raise ConfigError(f"the secret {name}: the keyring failed ({type(error).__name__})") from None
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Nobody else changes the file within this block."""
+        folder = os.path.dirname(self._file)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with held(folder):
+            yield
 
     def _read(self) -> dict[str, str | None]:
         if not os.path.exists(self._file):
@@ -78,8 +92,11 @@ class SecretStore:
             raise ConfigError("the secret store is damaged; set its secrets again", file=self._file) from None
 
     def _write(self, known: dict[str, str | None]) -> None:
-        os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
         write_atomically(self._file, msgspec.json.format(msgspec.json.encode(known, order="sorted")), mode=0o600)
+
+
+def _get(name: str) -> Callable[[Any], Any]:
+    return lambda keyring: keyring.get_password(SERVICE, name)
 
 
 def _content(file: str) -> bytes:
