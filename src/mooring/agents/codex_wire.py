@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mooring.agents.program import Program
-from mooring.errors import UpstreamProtocol
+from mooring.errors import MooringError, UpstreamProtocol
 from mooring.tasks import Tasks
 
 LIMIT = 60.0
@@ -44,11 +44,13 @@ class Conversation:
         self._last = 0
         self._waiting: dict[int | str, asyncio.Future[JSON]] = {}
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Fails when the program is gone, with the reason."""
+        """Fails when nothing more is heard of the program, with the reason."""
         self.gone.add_done_callback(lambda gone: gone.exception())
 
     async def request(self, method: str, params: JSON) -> JSON:
         """The result of a request. Raises UpstreamProtocol when it is refused or not answered, Crashed."""
+        if self.gone.done():
+            self.gone.result()  # raises
         self._last = number = self._last + 1
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
@@ -65,13 +67,18 @@ class Conversation:
         await self._program.send(msgspec.json.encode(message))
 
     async def listen(self) -> None:
-        """Read until the program is gone."""
+        """Read until the program is gone or not understood."""
         while (line := await self._program.line()) is not None:
             try:
                 self._took(msgspec.json.decode(line, type=_Message))
             except msgspec.DecodeError:
                 continue  # a stray line on stdout
-        error = await self._program.ended()
+            except Exception as error:  # of another version, perhaps: better than a run that never ends
+                self._end(UpstreamProtocol(f"Codex sent what is not understood ({type(error).__name__}: {error})"))
+                return
+        self._end(await self._program.ended())
+
+    def _end(self, error: MooringError) -> None:
         self.gone.set_exception(error)
         for waiting in self._waiting.values():
             if not waiting.done():
