@@ -158,3 +158,10 @@ def test_a_terminal_does_not_obey_what_servers_write(monkeypatch: pytest.MonkeyP
     assert output.visible("a\x1b[2Jb\n\x9b") == "a\x1b[2Jb\n\x9b"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert output.visible("a\x1b[2Jb\n\x9b") == "a\u241b[2Jb\n\ufffd"
+
+
+def test_a_negative_number_of_records_is_refused(run: Run) -> None:
+    """Not taken for a fault of Mooring."""
+    result = run("audit", "-n", "-1")
+    assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
+    assert "x>=0" in result.output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from mooring.cli import probing
+from mooring.config.plan import Process, Timeouts, Variant
+from mooring.serve.starter import kind
 from mooring.testing import smcp
 from mooring.testing.daemon import write_config
 
@@ -165,3 +169,21 @@ def test_variants_of_one_server_say_the_same_once(place: Path, run: Run) -> None
     report = json.loads(run("check", "--probe", "--json").stdout)
     assert [row["missing"] for row in report["probes"]] == [["A"], ["A"]]
     assert len(report["problems"]) == 1
+
+
+async def test_what_cannot_be_got_in_time_is_a_warning_too() -> None:
+    """It used to end the whole check without a word."""
+
+    class Slow:
+        kinds = ("process",)
+
+        async def prepare(self, *_: object) -> None:
+            await asyncio.get_running_loop().create_future()
+
+        def launch(self, *_: object) -> None:
+            raise AssertionError("there is nothing to launch")
+
+    variant = Variant("v", "v", "{}", "", Process(("x",)), timeouts=Timeouts(pull=0.01))
+    launchers: Any = {kind(variant): Slow()}
+    row = await probing._probe(variant, launchers, asyncio.Semaphore(1))
+    assert row.error == "it could not be got within 0.01 s (timeouts.pull)"

@@ -26,7 +26,14 @@ _COLUMNS = ("TIME", "WHAT", "WORKSPACE", "KEY", "INSTANCE", "TARGET", "DECISION"
 @click.option("--method", metavar="GLOB", help='Only requests whose method matches, such as "resources/*".')
 @click.option("--since", metavar="DURATION", help='Not older than this, such as "2h".')
 @click.option("--denied", is_flag=True, help="Only what was refused.")
-@click.option("-n", "--lines", default=100, show_default=True, help="How many of the last records; 0: all.")
+@click.option(
+    "-n",
+    "--lines",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="How many of the last records; 0: all.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new records until interrupted.")
 @json_option
 def audit(

@@ -72,7 +72,8 @@ def show(entry_id: str, as_json: bool, no_spawn: bool) -> None:
 def _heard(what: str, data: Any) -> None:
     """Progress, on one line, for people only."""
     if sys.stderr.isatty():
-        click.echo(click.style(visible(f"{data['source']}: {data['entries']} entries"), dim=True), nl=False, err=True)
+        said = click.style(visible(f"{data['source']}: {data['entries']} entries"), dim=True)
+        click.echo(f"\r\x1b[K{said}", nl=False, err=True)
 
 
 def _outcome(report: RefreshReport) -> tuple[object, ...]:

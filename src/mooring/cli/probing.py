@@ -105,8 +105,11 @@ async def _schema(variant: Variant, launcher: Launcher) -> Schema:
     limit = variant.timeouts.ready
     asked = msgspec.structs.replace(variant, launch=_asking(variant.launch))
     if isinstance(launcher, Preparing):
-        async with asyncio.timeout(variant.timeouts.pull):
-            await launcher.prepare(asked, _unseen, _unseen)
+        try:
+            async with asyncio.timeout(variant.timeouts.pull):
+                await launcher.prepare(asked, _unseen, _unseen)
+        except TimeoutError:
+            raise StartFailed(f"it could not be got within {variant.timeouts.pull:g} s (timeouts.pull)") from None
     async with launcher.launch(asked, asked.key("probe"), {}) as launched:
         try:
             async with asyncio.timeout(limit):
