@@ -192,3 +192,10 @@ def _refuse(constant: str) -> None:
 
 def _fail() -> bool:
     raise ValueError("not an object")
+
+
+def test_text_that_is_no_unicode_goes_out_as_it_came_in() -> None:
+    """JSON can escape half a surrogate pair: in a method that is passed on, and in a failure that quotes it."""
+    assert jsonrpc.value(jsonrpc.notification("x/\ud800"))["method"] == "x/\ud800"
+    assert jsonrpc.value(jsonrpc.request(b"1", "x/\ud800", None))["method"] == "x/\ud800"
+    assert jsonrpc.value(jsonrpc.failure(1, "no \ud800").error or b"")["message"] == "no \ud800"

@@ -143,12 +143,7 @@ def build(parts: Mapping[str, bytes | Raw]) -> bytes:
 
 def _name(key: str) -> bytes:
     """A member's name and its colon."""
-    try:
-        return _encode(key) + b":"
-    except UnicodeEncodeError:
-        from mooring.wire import lenient
-
-        return lenient.text(key) + b":"
+    return text(key) + b":"
 
 
 _known_name = lru_cache(1024)(_name)
@@ -198,13 +193,13 @@ def string(raw: bytes | Raw | None) -> str | None:
 def request(raw_id: bytes, method: str, params: bytes | Raw | None) -> bytes:
     """A request frame (no newline). ``raw_id`` is JSON."""
     tail = b"" if params is None else b',"params":' + bytes(params)
-    return b"".join((b'{"jsonrpc":"2.0","id":', raw_id, b',"method":', _encode(method), tail, b"}"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', raw_id, b',"method":', text(method), tail, b"}"))
 
 
 def notification(method: str, params: bytes | Raw | None = None) -> bytes:
     """A notification frame (no newline)."""
     tail = b"" if params is None else b',"params":' + bytes(params)
-    return b'{"jsonrpc":"2.0","method":' + _encode(method) + tail + b"}"
+    return b'{"jsonrpc":"2.0","method":' + text(method) + tail + b"}"
 
 
 def response(raw_id: bytes, answer: Answer) -> bytes:
@@ -218,4 +213,4 @@ def failure(code: int, message: str, data: Any = None) -> Answer:
     body: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
-    return Answer(error=_encode(body))
+    return Answer(error=text(body))
