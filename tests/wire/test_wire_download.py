@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from mooring.errors import Crashed, UpstreamProtocol
@@ -65,6 +67,21 @@ async def test_a_redirect_leads_into_no_private_network(monkeypatch: pytest.Monk
             serving(server, a=(302, b"", {"location": target}))
             with pytest.raises(Forbidden):
                 await downloads.get(at(server, "a"), {}, MOST)
+
+
+async def test_a_redirect_from_a_place_whose_name_only_a_proxy_knows_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What such a place may send Mooring to cannot be said, and that is no traceback."""
+
+    async def unknown(url: str) -> str:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(download, "trust", unknown)
+    async with RawServer() as server, Downloads(at(server, "a")) as downloads:
+        serving(server, a=(302, b"", {"location": "http://192.0.2.1/"}))
+        with pytest.raises(Crashed, match="Name or service not known"):
+            await downloads.get(at(server, "a"), {}, MOST)
 
 
 async def test_what_is_too_large_is_given_up() -> None:

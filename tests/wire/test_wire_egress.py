@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 
 import httpx2
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mooring.wire import egress_transport
 from mooring.wire.egress import Forbidden, Reach, check_addresses, check_url, reach, standing
 from mooring.wire.egress_transport import GuardedTransport, trust
 from raw_http_server import Exchange, RawServer
@@ -123,6 +125,15 @@ async def test_a_server_on_this_machine_may_send_to_this_machine() -> None:
         async with httpx2.AsyncClient(transport=transport) as client:
             assert (await client.post(server.url, json={"method": "initialize", "id": 1})).status_code == 200
         assert server.seen[0].headers["host"] == f"127.0.0.1:{server.port}"
+
+
+async def test_a_name_that_nobody_looks_up_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(host: str, port: int) -> list[str]:
+        return await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(egress_transport, "TIMEOUT", 0.01)
+    with pytest.raises(OSError, match=r"no address of far\.example within 0\.01 s"):
+        await trust("https://far.example/mcp", silent)
 
 
 async def test_a_redirect_hop_is_looked_at_too() -> None:

@@ -15,6 +15,7 @@ import httpx2
 
 from mooring import __version__
 from mooring.errors import TimedOut, UpstreamProtocol
+from mooring.wire.egress import Reach
 from mooring.wire.egress_transport import GuardedTransport, trust
 from mooring.wire.http_client import CONNECT, REDIRECTS, same_origin, shown, tls_context, translated
 
@@ -63,13 +64,21 @@ class Downloads:
             if same_origin(self._url, str(request.url)):
                 answer, following = await _received(self._own, request, most)
             else:
-                guarded = GuardedTransport(await trust(self._url))
+                guarded = GuardedTransport(await self._trusted(request))
                 async with httpx2.AsyncClient(transport=guarded, timeout=self._timeout) as client:
                     answer, following = await _received(client, request, most)
             if following is None:
                 return answer
             request = following
         raise UpstreamProtocol(f"{shown(url)} redirects in circles.")
+
+    async def _trusted(self, request: httpx2.Request) -> Reach:
+        """What the configured place may redirect to. Raises httpx2.ConnectError when it has no address here, such as
+        behind a proxy that looks names up."""
+        try:
+            return await trust(self._url)
+        except OSError as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
 
 
 async def _received(

@@ -8,6 +8,7 @@ names by itself, and what it may reach is for its owner to say.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -35,7 +36,12 @@ async def resolve(host: str, port: int) -> list[str]:
 async def trust(url: str, find: Resolve = resolve) -> Reach:
     """What a server configured at ``url`` may send Mooring to. Raises OSError."""
     parts = httpx2.URL(url)
-    return standing(parts.host, await find(parts.host, parts.port or (443 if parts.scheme == "https" else 80)))
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            addresses = await find(parts.host, parts.port or (443 if parts.scheme == "https" else 80))
+    except TimeoutError:
+        raise OSError(errno.ETIMEDOUT, f"no address of {parts.host} within {TIMEOUT:g} s") from None
+    return standing(parts.host, addresses)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):

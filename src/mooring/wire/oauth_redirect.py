@@ -8,6 +8,7 @@ Source: RFC 8252 "Loopback Interface Redirection"; MCP 2026-07-28 "Communication
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import parse_qsl, urlsplit
@@ -39,7 +40,7 @@ class Redirects:
     def take(self, url: str) -> bool:
         """A URL that the browser was sent to: whether it is the answer. People may hand it in as well."""
         members = dict(parse_qsl(urlsplit(url.strip()).query))
-        if not self._state or members.get("state") != self._state:
+        if not self._state or not hmac.compare_digest(members.get("state", "").encode(), self._state.encode()):
             return False
         if not self._answer.done():
             self._answer.set_result(members)
