@@ -100,8 +100,7 @@ class Host:
         self._called(tool_call)
         refused = ""
         if not self._ours(tool_call):
-            why = self._seat.needs_approval(own=True)
-            refused = await self._seat.approved(tool_call.title or "a tool", _given(tool_call), why) if why else ""
+            refused = await self._seat.permitted(tool_call.title or "a tool", _given(tool_call))
         wanted = "reject_once" if refused else "allow_once"
         chosen = next((option.option_id for option in options if option.kind == wanted), None)
         if chosen is None or (self._seat.run is not None and self._seat.run.aborted):

@@ -120,9 +120,8 @@ class AgUiDriver:
 
     async def _resumed(self, interrupt: JSON) -> JSON:
         """What a person says to a question of the server itself."""
-        why = self._seat.needs_approval(own=True)
         asked = {"message": interrupt.get("message"), "reason": interrupt.get("reason")}
-        refused = await self._seat.approved(str(interrupt.get("reason") or "interrupt"), asked, why) if why else ""
+        refused = await self._seat.permitted(str(interrupt.get("reason") or "interrupt"), asked)
         return {"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": not refused}}
 
 

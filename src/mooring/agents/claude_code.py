@@ -259,8 +259,7 @@ class ClaudeDriver:
         self, tool: str, given: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
         """The program asks for a tool that is not Mooring's, whose calls are confirmed where they arrive."""
-        why = self._seat.needs_approval(own=True)
-        refusal = await self._seat.approved(tool, given, why) if why else ""
+        refusal = await self._seat.permitted(tool, given)
         if not refusal:
             return PermissionResultAllow()
         return PermissionResultDeny(message=refusal, interrupt=bool(self._seat.run and self._seat.run.aborted))

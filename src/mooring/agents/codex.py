@@ -167,20 +167,16 @@ class CodexDriver:
         match method:
             case "item/commandExecution/requestApproval" | "item/fileChange/requestApproval":
                 tool = "command" if "command" in method else "file_change"
-                return {"decision": "decline" if await self._refused(tool, params) else "accept"}
+                return {"decision": "decline" if await self._seat.permitted(tool, params) else "accept"}
             case "execCommandApproval" | "applyPatchApproval":
-                return {"decision": "denied" if await self._refused(method, params) else "approved"}
+                return {"decision": "denied" if await self._seat.permitted(method, params) else "approved"}
             case "mcpServer/elicitation/request" if "codex_approval_kind" in (params.get("_meta") or {}):
-                refused = await self._refused(str(params.get("serverName")), params)
+                refused = await self._seat.permitted(str(params.get("serverName")), params)
                 return {"action": "decline"} if refused else {"action": "accept", "content": {}}
             case "mcpServer/elicitation/request":
                 return await self._seat.handler.elicited(params)
             case _:
                 raise UpstreamProtocol(f"Mooring does not answer {method}")
-
-    async def _refused(self, tool: str, params: JSON) -> str:
-        why = self._seat.needs_approval(own=True)
-        return await self._seat.approved(tool, params, why) if why else ""
 
 
 @asynccontextmanager

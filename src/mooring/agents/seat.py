@@ -32,6 +32,7 @@ from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Handler as RequestHandler
 from mooring.wire.session import Request
 
+_EVERY = "every call of this agent is confirmed"
 _log = logging.getLogger("mooring")
 
 
@@ -186,19 +187,19 @@ class Seat:
         nobody = "" if self.handler.approve is not None else ", and nobody could be asked"
         return f"This call was not approved ({why}{nobody}); it was not made."
 
-    def needs_approval(self, own: bool) -> str:
-        """Why a call of a tool that Mooring does not carry out needs approval; ``own``: the program asks for it."""
-        mode = self.agent.confirm
-        if mode == "never":
+    async def permitted(self, tool: str, arguments: dict[str, Any]) -> str:
+        """The program asks for a tool that Mooring does not carry out: "" when it may use it, else what it is told."""
+        if self.agent.confirm == "never":
             return ""
-        return "every call of this agent is confirmed" if mode == "always" else "the agent asks for it" if own else ""
+        why = _EVERY if self.agent.confirm == "always" else "the agent asks for it"
+        return await self.approved(tool, arguments, why)
 
     def _needs_approval(self, route: Route, confirm: bool) -> str:
         mode = self.agent.confirm
         if confirm:
             return "the configuration wants it confirmed"
         if mode != "per_tool":
-            return "every call of this agent is confirmed" if mode == "always" else ""
+            return _EVERY if mode == "always" else ""
         if route.mount.prefix == OWN and self.tools.confirms(route.upstream):
             return "the tool wants to be confirmed"
         hints = jsonrpc.fields(jsonrpc.members(route.raw).get("annotations"))
