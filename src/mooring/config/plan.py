@@ -285,13 +285,13 @@ class Workspace(msgspec.Struct, frozen=True):
     keys: dict[str, Policy] = {}
     """Key name to what holds for it besides."""
 
+    registry: bool = False
+    """True: it offers the registry, with which agents add servers."""
+
     def policies(self, key: str) -> tuple[Policy, ...]:
         """Those that hold for a key of this name and say anything."""
         found = (self.policy, self.keys.get(key, Policy()))
         return tuple(policy for policy in found if policy != Policy())
-
-    registry: bool = False
-    """True: it offers the registry, with which agents add servers."""
 
 
 class Direct(msgspec.Struct, frozen=True):

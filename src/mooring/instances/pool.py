@@ -18,6 +18,7 @@ from mooring.instances import rules
 from mooring.instances.health import Complete, as_is
 from mooring.instances.opener import Demand, Means, Opener
 from mooring.instances.room import Room
+from mooring.launch.kept import finish
 from mooring.nouns import InstanceKey, InstanceRow
 from mooring.observe.events import Events
 from mooring.wire.connection import Connection
@@ -37,8 +38,7 @@ asked of it."""
 
 class Pool:
     """``max_starting``: starts under way at the same time. ``max_instances``: what may run at the same time; 0: no
-    limit. ``complete`` fits params to a server's era (health pings).
-    ``clock``: monotonic seconds."""
+    limit. ``complete`` fits params to a server's era (health pings). ``clock``: monotonic seconds."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Pool:
         limits = [rules.leaving_limit(instance.variant.timeouts) for instance in self._instances.values()]
         for instance in tuple(self._instances.values()):
             instance.dismiss("Mooring is stopping")
-        await _uninterrupted(self._ended(max(limits, default=0.0)))
+        await finish(self._ended(max(limits, default=0.0)))
 
     def ready(self, key: InstanceKey) -> Instance | None:
         """The instance, if a lease on it can be had at once; the warm path."""
@@ -217,16 +217,3 @@ class Pool:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=CANCELLED_LIMIT)
-
-
-async def _uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` to its end even if this task is cancelled meanwhile; the cancellation then takes effect."""
-    task = asyncio.get_running_loop().create_task(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from mooring import __version__
-from mooring.config import names
 from mooring.config.plan import (
     REGISTRY,
     Added,
@@ -155,11 +154,6 @@ def _limited(variant: Variant, added: Added) -> Variant:
 def _adding(limits: Timeouts) -> float:
     """How long an add may be silent towards a client that wants no progress: all its steps."""
     return limits.look_up + limits.pull + limits.start + limits.discover
-
-
-def prefix_fault(prefix: str) -> str:
-    """Why it cannot be one; "" when it can."""
-    return names.prefix_fault(prefix)
 
 
 def _with(plan: Plan, variants: Mapping[str, Variant], mounts: Iterable[Mount]) -> Plan:

@@ -21,6 +21,7 @@ from mooring.catalog.adopt import Adoption, adopt, default_prefix
 from mooring.catalog.entry import Entry, Launch
 from mooring.catalog.errors import AlreadyActive, MissingInput, NotActive, PrefixTaken
 from mooring.catalog.fetching import fetching
+from mooring.config.names import prefix_fault
 from mooring.config.plan import Process, SecretRef, Variant, Workspace
 from mooring.errors import ConfigError, MooringError
 from mooring.launch.environment import child_environment
@@ -102,7 +103,7 @@ class Registry:
     ) -> ActiveMount:
         """Start a free command, which the configuration or a person has to allow. Raises as ``add`` does."""
         self._room(workspace)
-        if fault := mounts.prefix_fault(prefix):
+        if fault := prefix_fault(prefix):
             raise ConfigError(fault)
         entry_id = f"command:{prefix}"
         if self._app.additions.get(workspace, entry_id) is not None:
@@ -238,7 +239,7 @@ class Registry:
         """Start, list, keep, mount; ``old`` is what the record replaces."""
         app = self._app
         self._check_prefix(record, old)
-        with self._adding(record):
+        with _Claim(self._busy, record):
             variant = await asyncio.to_thread(app.additions.variant, record)
             if variant.unavailable:
                 raise MooringError(f'"{record.entry_id}" cannot be started: {variant.unavailable}')
@@ -254,12 +255,9 @@ class Registry:
             await ended(self._app, old.variant)
         return self.row(record)
 
-    def _adding(self, record: Record) -> _Claim:
-        return _Claim(self._busy, record)
-
     def _check_prefix(self, record: Record, old: Record | None) -> None:
         """Raises ConfigError and PrefixTaken."""
-        if fault := mounts.prefix_fault(record.prefix):
+        if fault := prefix_fault(record.prefix):
             raise ConfigError(fault)
         room = self._room(record.workspace)
         why = "" if old is not None else mounts.clash(record.prefix, room)
