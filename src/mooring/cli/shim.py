@@ -5,7 +5,7 @@ Started by MCP clients that only start commands, so it has to start fast: dispat
 CLI library is imported, and importing next to nothing itself (no asyncio, no msgspec, hence no ``config.home``). After
 one line that attaches it, it copies lines both ways: a thread reads stdin, the main thread reads the daemon and is the
 only one that writes stdout, which never carries anything but MCP. If the daemon goes away it answers what was lost,
-attaches again and replays the handshake. It ends with its stdin. Source: design section 5, "The stdio shim".
+attaches again and replays the handshake. It ends with its stdin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Failures of Mooring itself in the form a client gets them. Upstream errors never pass through here.
 
 ``tools/call`` fails with a result (models read it), every other method with a JSON-RPC error; both carry the same
-facts. Source: design section 7.
+facts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From mounts and listings to routes: which advertised name leads to which server. Pure; rebuilt, never changed.
 
 An advertised name depends only on the configuration and (server, tool). It is looked up, never parsed. URIs are never
-rewritten. Names that clash are withdrawn, all of them, and reported. Source: design sections 3 and 8.
+rewritten. Names that clash are withdrawn, all of them, and reported.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 The first line of a connection decides: ``{"attach": "stdio", "workspace": W}`` (or ``"registry"``) turns it into an
 MCP conversation (``wire.stdio_front``); anything else is a verb of ``serve.verbs``. The folder is 0700 and the peer's
 uid is checked.
-Source: design section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From files to a plan, at boot and at every reload; and the watch on those files.
 
-Boot is a reload from an empty plan. Source: design section 4.
+Boot is a reload from an empty plan.
 """
 
 from __future__ import annotations
