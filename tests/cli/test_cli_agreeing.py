@@ -17,8 +17,9 @@ from mooring.testing import wait_for
 from mooring.testing.daemon import Daemon, daemon, server
 
 LIMIT = 30.0
-ROOM = {"a": {"mcp_servers": ["echo"], "policy": {"confirm": [{"tool": "counter"}]}}}
+ROOM = {"a": {"mcp_servers": ["echo"], "registry": True, "policy": {"confirm": [{"tool": "counter"}]}}}
 COUNT = ("call", "echo_counter", '{"note": "hi"}')
+INDIRECT = ("call", "registry_exec", '{"tool_name": "mcp_echo_counter", "arguments": {"note": "hi"}}')
 
 
 @pytest.fixture
@@ -77,11 +78,12 @@ async def decisions(running: Daemon) -> list[tuple[str, str]]:
     return [(row["event"], row.get("decision") or row["data"]["action"]) for row in wanted]
 
 
-@pytest.mark.parametrize("verb", ["call", "exec"])
-async def test_whoever_sits_at_the_terminal_is_asked_and_agrees(running: Daemon, verb: str) -> None:
-    code, out, seen = await at_terminal(running, "y", verb, *COUNT[1:])
+@pytest.mark.parametrize("command", [COUNT, ("exec", *COUNT[1:]), INDIRECT], ids=["call", "exec", "registry_exec"])
+async def test_whoever_sits_at_the_terminal_is_asked_and_agrees(running: Daemon, command: tuple[str, ...]) -> None:
+    code, out, seen = await at_terminal(running, "y", *command)
     assert (code, out) == (0, "1\n"), seen
-    assert "Allow this call of echo_counter (server echo)?" in seen
+    assert f"Allow this call of {command[1]} (server echo)?" in seen
+    assert "echo_counter" in seen
     assert '{"note":"hi"}' in seen
     assert (await decisions(running))[-2:] == [("dialogue.answered", "accept"), ("call.finished", "confirmed")]
     result = await running.mooring.call("a", "echo_counter", {"note": "hi"})
@@ -96,13 +98,24 @@ async def test_whoever_does_not_agree_has_refused_it(running: Daemon) -> None:
     assert (await running.mooring.call("a", "echo_counter", {"note": "hi"}, agreed=True))["content"][0]["text"] == "1"
 
 
-async def test_without_a_terminal_it_is_said_what_to_do(running: Daemon) -> None:
-    code, out, err = await running.command(*COUNT)
+@pytest.mark.parametrize("command", [COUNT, INDIRECT], ids=["call", "registry_exec"])
+async def test_without_a_terminal_it_is_said_what_to_do(running: Daemon, command: tuple[str, ...]) -> None:
+    code, out, err = await running.command(*command)
     assert (code, out) == (1, "")
     assert "In a terminal" in err
     assert "needs a person's agreement" in err
-    code, out, err = await running.command(*COUNT, "--json")
+    code, out, err = await running.command(*command, "--json")
     assert (code, json.loads(out)["_meta"]["mooring/error"]["kind"]) == (1, "unconfirmed")
+
+
+async def test_an_agreement_to_a_call_by_another_is_for_that_call(running: Daemon) -> None:
+    """The call that ``registry_exec`` stands for is what was agreed to, once."""
+    call, exec_ = running.mooring.call, "registry_exec"
+    given = {"tool_name": "echo_counter", "arguments": {"note": "hi"}}
+    assert (await call("a", exec_, given, agreed=True))["content"][0]["text"] == "1"
+    for result in (await call("a", exec_, given), await call("a", "echo_counter", {"note": "hi"})):
+        assert result["_meta"]["mooring/error"]["kind"] == "unconfirmed"
+    assert (await running.mooring.exec("a", f"mcp_{exec_}", given, agreed=True))["content"][0]["text"] == "2"
 
 
 async def test_an_agreement_that_came_to_nothing_is_forgotten(running: Daemon) -> None:

@@ -445,7 +445,8 @@ async def test_the_rest_of_the_tools_answer(running: Daemon) -> None:
         assert kind(await client.call("registry_refresh", {"source": "nobody"})) == "config"
 
 
-async def test_the_rules_of_a_workspace_hold_for_what_is_executed(tmp_path: Path, far: RawServer) -> None:
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_rules_of_a_workspace_hold_for_what_is_executed(tmp_path: Path, far: RawServer, era: Era) -> None:
     """R23 R34: a tool that is denied is denied by any way, and one that a person has to agree to asks by any way."""
     deny, confirm = '[{ server = "ours.far", tool = "echo" }]', '[{ tool = "odd" }]'
     rules = f"[workspaces.default]\nregistry = true\npolicy = {{ deny = {deny}, confirm = {confirm} }}\n"
@@ -456,11 +457,10 @@ async def test_the_rules_of_a_workspace_hold_for_what_is_executed(tmp_path: Path
     far.tools["odd"] = odd
     async with up(furnish(tmp_path / "home", far.url, more=rules)) as running:
         await running.mooring.add("default", "ours/far")
-        async with registry(running, capabilities={"elicitation": {"form": {}}}) as client:
+        async with registry(running, era, capabilities={"elicitation": {"form": {}}}) as client:
             assert kind(await client.call("registry_exec", {"tool_name": "far_echo"})) == "refused"
             client.answers["elicitation/create"] = {"action": "decline"}
-            assert (await client.call("registry_exec", {"tool_name": "far_odd"}))["isError"]
-            assert [message["method"] for message in client.asked] == ["elicitation/create"]
+            assert kind(await client.call("registry_exec", {"tool_name": "far_odd"})) == "declined"
             client.answers["elicitation/create"] = {"action": "accept", "content": {}}
             assert text(await client.call("registry_exec", {"tool_name": "far_odd"})) == "done"
         assert far.methods().count("tools/call") == 1

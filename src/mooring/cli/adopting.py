@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mooring.cli.attached import attached, workspace_of
-from mooring.cli.call import answered, arguments_of, finish, heard
+from mooring.cli.call import heard, run
 from mooring.cli.output import (
     json_option,
     no_spawn_option,
@@ -81,12 +81,7 @@ def exec_(tool: str, arguments: str, workspace: str | None, as_json: bool, no_sp
     ARGUMENTS is a JSON object; "-" reads it from stdin. TOOL may have the form mcp_PREFIX_TOOL. Exit 1 when the tool
     failed, 4 when a program that its server needs is not installed.
     """
-    given = arguments_of(arguments)
-
-    async def ask(mooring: Mooring, agreed: bool) -> dict[str, Any]:
-        return await mooring.exec(await workspace_of(mooring, workspace), tool, given, heard, agreed=agreed)
-
-    finish(answered(ask, tool, given, spawn=not no_spawn), as_json)
+    run(Mooring.exec, tool, arguments, workspace, as_json, no_spawn)
 
 
 @click.command()

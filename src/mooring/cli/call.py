@@ -14,6 +14,8 @@ from mooring.cli.output import json_option, no_spawn_option, print_json, visible
 from mooring.errors import Declined, LaunchMissing, Unconfirmed
 from mooring.facade import Mooring
 
+Verb = Callable[..., Awaitable[dict[str, Any]]]
+"""``Mooring.call`` or ``Mooring.exec``."""
 Ask = Callable[[Mooring, bool], Awaitable[dict[str, Any]]]
 """Makes the call, which a person has agreed to or not."""
 
@@ -30,15 +32,26 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
     "-" reads it from stdin. A call that a person has to agree to is asked about, in a terminal. Exit 1 when the tool
     failed, 4 when a program that its server needs is not installed.
     """
-    given = arguments_of(arguments)
+    run(Mooring.call, tool, arguments, workspace, as_json, no_spawn)
+
+
+def run(verb: Verb, tool: str, arguments: str, workspace: str | None, as_json: bool, no_spawn: bool) -> NoReturn:
+    """Call a tool, print its result and exit. Raises Declined."""
+    given = _arguments(arguments)
 
     async def ask(mooring: Mooring, agreed: bool) -> dict[str, Any]:
-        return await mooring.call(await workspace_of(mooring, workspace), tool, given, heard, agreed=agreed)
+        return await verb(mooring, await workspace_of(mooring, workspace), tool, given, heard, agreed=agreed)
 
-    finish(answered(ask, tool, given, spawn=not no_spawn), as_json)
+    result = _answered(ask, tool, given, spawn=not no_spawn)
+    if as_json:
+        print_json(result)
+    else:
+        for text in texts(result):
+            click.echo(visible(text), err=bool(result.get("isError")))
+    sys.exit(exit_code(result))
 
 
-def answered(ask: Ask, tool: str, given: dict[str, Any], *, spawn: bool) -> dict[str, Any]:
+def _answered(ask: Ask, tool: str, given: dict[str, Any], *, spawn: bool) -> dict[str, Any]:
     """The result of a call; where a person has to agree to it, the one at the terminal is asked. Raises Declined."""
     result = attached(lambda mooring: ask(mooring, False), spawn=spawn, limit=None)
     failure = failure_of(result)
@@ -53,17 +66,7 @@ def answered(ask: Ask, tool: str, given: dict[str, Any], *, spawn: bool) -> dict
     raise Declined
 
 
-def finish(result: dict[str, Any], as_json: bool) -> NoReturn:
-    """Print the result of a call and exit."""
-    if as_json:
-        print_json(result)
-    else:
-        for text in texts(result):
-            click.echo(visible(text), err=bool(result.get("isError")))
-    sys.exit(exit_code(result))
-
-
-def arguments_of(text: str) -> dict[str, Any]:
+def _arguments(text: str) -> dict[str, Any]:
     """A JSON object that was written on the command line; "-" stands for what stdin has."""
     if text == "-":
         text = sys.stdin.read()

@@ -46,8 +46,8 @@ class Confirm:
 
     @contextmanager
     def agreed(self, request: Request) -> Generator[None]:
-        """Within the block this very call is agreed to: somebody who cannot be asked within a call, as at the command
-        line, was asked before it."""
+        """Within the block this very call, which has to be the one that is meant (``relay.indirect``), is agreed to:
+        somebody who cannot be asked within a call, as at the command line, was asked before it."""
         known = _print(request)
         self._agreed[known] = None
         try:

@@ -17,7 +17,7 @@ import msgspec
 from mooring import __version__
 from mooring.errors import ConfigError, UpstreamProtocol
 from mooring.nouns import InstanceRow, KeyRow, NewKey, PinRow, ReloadReport, Scope, StatusReport, ToolRow
-from mooring.relay.indirect import by_alias
+from mooring.relay.indirect import by_alias, indirect, meant
 from mooring.relay.table import Route
 from mooring.relay.view import View
 from mooring.serve.local_client import LocalRequest, LocalSession
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from mooring.nouns_registry import ActiveMount, ApprovalRow, EntryReport, EntryRow, SourceRow
     from mooring.serve.app import App
     from mooring.serve.catalog import Catalog
+    from mooring.wire.session import Request
 
 Heard = Callable[[str, Any], None]
 
@@ -141,12 +142,21 @@ class Verbs:
         params = jsonrpc.text({"name": tool, "arguments": arguments or {}, "_meta": {"progressToken": "call"}})
         request = LocalRequest(LocalSession(workspace), "tools/call", params, heard)
         relay = self._app.relay
-        with relay.methods.confirm.agreed(request) if agreed is True else nullcontext():
+        agreement = nullcontext()
+        if agreed is True:
+            agreement = relay.methods.confirm.agreed(await self._meant(request, tool))
+        with agreement:
             answer = await relay.handle(request)
         if answer.error is not None:
             error = jsonrpc.value(answer.error)
             raise UpstreamProtocol(f"{tool}: {error.get('message')}", code=error.get("code"), data=error.get("data"))
         return jsonrpc.value(answer.result or jsonrpc.EMPTY)
+
+    async def _meant(self, request: LocalRequest, tool: str) -> Request:
+        """The call that is made, also where ``registry_exec`` is to make it."""
+        tools = (await self._listed(request.session.principal.workspace)).tools
+        route = tools.get(tool)
+        return meant(request, tools) if route is not None and indirect(route) else request
 
     async def logs(self, server: str, lines: int = 100, follow: bool = False, heard: Heard | None = None) -> list[str]:
         self._known(server)
