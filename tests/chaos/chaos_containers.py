@@ -13,7 +13,7 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,20 +23,12 @@ from chaos_faults import CLOSE, Fault, Servers, busy, together
 
 from mooring.nouns import InstanceRow
 from mooring.testing import containers, wait_for
+from mooring.testing.containers import lacks
 
 TOGETHER = 13
 """Containers that are hurt at the same time."""
 UP = 30.0
 """Seconds that a Docker daemon has to come up, or to go."""
-
-
-@cache
-def lacks(engine: str) -> str:
-    """Why an engine cannot be tried with; its image is there otherwise."""
-    why = containers.available(engine)
-    if not why:
-        containers.image(engine)
-    return why
 
 
 def boxes(count: int, *flags: str, **members: Any) -> Servers:

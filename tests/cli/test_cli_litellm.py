@@ -13,6 +13,8 @@ from mooring.testing.litellm import FakeLiteLLM
 from mooring.testing.waiting import wait_for
 
 KEY = "LITELLM_MASTER_KEY"
+TOLD = "http://litellm.example:4000"
+"""Where agents reach it."""
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ async def fake() -> AsyncGenerator[FakeLiteLLM]:
 async def running(fake: FakeLiteLLM, place: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Daemon]:
     """A daemon that has synced after its start."""
     monkeypatch.setenv(KEY, fake.master_key)
-    settings = {"url": fake.url, "master_key": {"env": KEY}}
+    settings = {"url": fake.url, "public_url": TOLD, "master_key": {"env": KEY}}
     servers = {"time": server(), "git": server(sharing="session")}
     async with daemon(place, servers, {"a": {"mcp_servers": ["*"]}}, litellm=settings) as running:
         await wait_for(lambda: fake.keys, 20)
@@ -88,12 +90,12 @@ async def test_env_hands_over_the_endpoint_and_the_key(running: Daemon, fake: Fa
     assert code == 0
     variables = dict(line.split("=", 1) for line in out.splitlines())
     assert variables.keys() == {"LITELLM_MCP_URL", "LITELLM_MCP_KEY"}
-    assert variables["LITELLM_MCP_URL"] == f"{fake.url}/mcp"
+    assert variables["LITELLM_MCP_URL"] == f"{TOLD}/mcp"
     file = tmp_path / "agent.env"
     file.write_text("OTHER=1\nLITELLM_MCP_KEY=old\n")
     assert await running.command("env", "-w", "a", "--litellm", "--file", str(file)) == (0, "", "")
     key = variables["LITELLM_MCP_KEY"]
-    assert file.read_text() == f"OTHER=1\nLITELLM_MCP_KEY={key}\nLITELLM_MCP_URL={fake.url}/mcp\n"
+    assert file.read_text() == f"OTHER=1\nLITELLM_MCP_KEY={key}\nLITELLM_MCP_URL={TOLD}/mcp\n"
     assert file.stat().st_mode & 0o777 == 0o600
     assert [row.name for row in await running.mooring.key_list()] == ["litellm-time"]
     assert key not in running.output

@@ -21,13 +21,15 @@ def test_without_the_table_there_is_no_litellm(planned: Planned) -> None:
 def test_url_and_key_are_enough(planned: Planned) -> None:
     """R22: the key is a reference; the plan never has its value."""
     litellm = planned(WHOLE).litellm
-    assert litellm == LiteLLM("http://litellm:4000", SecretRef("env", "KEY"))
+    assert litellm == LiteLLM("http://litellm:4000", "http://litellm:4000", SecretRef("env", "KEY"))
     assert (litellm.via, litellm.interval, litellm.alias_prefix) == ("mooring", 600.0, "")
 
 
 def test_the_rest_can_be_chosen(planned: Planned) -> None:
-    litellm = planned(WHOLE + 'via = "upstream"\ninterval = "1m"\nalias_prefix = "acme_"\n').litellm
+    more = 'public_url = "https://tools.example/"\nvia = "upstream"\ninterval = "1m"\nalias_prefix = "acme_"\n'
+    litellm = planned(WHOLE + more).litellm
     assert litellm is not None
+    assert (litellm.url, litellm.public_url) == ("http://litellm:4000", "https://tools.example")
     assert (litellm.via, litellm.interval, litellm.alias_prefix) == ("upstream", 60.0, "acme_")
 
 
@@ -44,6 +46,7 @@ def test_a_missing_key_is_reported_and_stops_nothing(planned: Planned) -> None:
     [
         ('[litellm]\nurl = "http://a"\n', "litellm", "master_key"),
         (f'[litellm]\nurl = "a:4000"\n{KEY}', "litellm", "http://"),
+        (WHOLE + 'public_url = "a:4000"\n', "litellm", "public_url needs to begin with http://"),
         (WHOLE + "interval = 0.1\n", "litellm", "a second at least"),
         (WHOLE + 'via = "both"\n', "litellm.via", '"mooring", "upstream"'),
         (WHOLE + 'alias_prefix = "a-"\n', "litellm.alias_prefix", "A-Z"),

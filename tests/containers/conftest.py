@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,10 @@ from mooring.testing import containers
 SERVERS = Path(__file__).parent / "servers"
 
 
-@cache
-def _prepared(engine: str) -> str:
-    """Why an engine cannot be tested with; its image is there otherwise."""
-    why = containers.available(engine)
-    if not why:
-        containers.image(engine)
-    return why
-
-
 @pytest.fixture(params=["podman", "docker"])
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine that works here and has the test image."""
-    if why := _prepared(request.param):
+    if why := containers.lacks(request.param):
         pytest.skip(why)
     return request.param
 

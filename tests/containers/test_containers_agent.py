@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from container_kit import LIMIT, Kept
 
-from mooring.testing import containers, wait_for
+from contained_agent import HOST, ContainedAgent, contained_agent
+from mooring.testing import wait_for
 from mooring.testing.daemon import server, write_config
 
-HERE = Path(__file__).parent
-HOST = "host.docker.internal"
-"""What the guide calls the machine from inside a container."""
 ROOMS = {"team": {"mcp_servers": ["notes"]}, "other": {"mcp_servers": ["notes"]}}
 
 
-class Agent:
-    """A container in which an agent would run, on the engine's usual network."""
-
-    def __init__(self, engine: str, folder: Path) -> None:
-        self.engine = engine
-        self.name = f"agent-{secrets.token_hex(6)}"
-        table = containers.python()
-        mounts = [*table["volumes"], f"{HERE}:/agent:ro", f"{folder}:/handed:ro"]
-        self.machine = gateway(engine)
-        containers.command(
-            engine,
-            *("run", "--detach", "--name", self.name, "--user", "0:0", "--add-host", f"{HOST}:{self.machine}"),
-            *(part for mount in mounts for part in ("--volume", mount)),
-            *(part for key, value in table["env"].items() for part in ("--env", f"{key}={value}")),
-            *(table["image"], *table["args"], "-c", "import time; time.sleep(600)"),
-        )
-        self.python = table["args"][0]
-
-    def run(self, *arguments: str) -> Any:
-        """What a Python program in it prints, as JSON."""
-        return json.loads(containers.command(self.engine, "exec", self.name, self.python, *arguments))
-
-
-def gateway(engine: str) -> str:
-    """The machine's address on the engine's usual network."""
-    where = ("podman", "{{(index .Subnets 0).Gateway}}") if engine == "podman" else ("bridge", "{{json .IPAM.Config}}")
-    said = containers.command(engine, "network", "inspect", where[0], "--format", where[1]).strip()
-    return said if engine == "podman" else next(each["Gateway"] for each in json.loads(said) if "." in each["Gateway"])
-
-
 @pytest.fixture
-def agent(engine: str, tmp_path: Path) -> Iterator[Agent]:
-    folder = tmp_path / "handed"
-    folder.mkdir()
-    made = Agent(engine, folder)
-    try:
+def agent(engine: str, tmp_path: Path) -> Iterator[ContainedAgent]:
+    with contained_agent(engine, tmp_path / "handed") as made:
         yield made
-    finally:
-        containers.remove(engine, [made.name])
 
 
 async def test_an_agent_in_a_container_reads_an_env_file_and_calls_its_tools(
-    agent: Agent, kept: Kept, tmp_path: Path
+    agent: ContainedAgent, kept: Kept, tmp_path: Path
 ) -> None:
     """R26: ``mooring env --file``, the address and the name of the guide, the tools of one workspace, no way in
     without the key."""
@@ -75,13 +34,13 @@ async def test_an_agent_in_a_container_reads_an_env_file_and_calls_its_tools(
         told = {**listening, "engine": agent.engine, "public_url": f"http://{HOST}:{port}"}
         write_config(daemon.home / "mooring.toml", servers, ROOMS, told)
         assert (await daemon.mooring.reload()).applied
-        file = tmp_path / "handed" / "team.env"
+        file = agent.folder / "team.env"
         code, _, err = await daemon.command("env", "-w", "team", "--file", str(file))
         assert code == 0, err
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        found = await asyncio.to_thread(agent.run, "/agent/agent_in_container.py", "/handed/team.env", "notes_echo")
+        found = await agent.work("team.env", "MOORING_URL", "MOORING_API_KEY", "notes_echo")
         assert "notes_echo" in found["tools"]
-        assert found["called"] == {"text": "from inside"}
+        assert found["called"]["notes_echo"]["structuredContent"] == {"text": "from inside"}
         assert found["without a key"] == 401
         (key,) = [row for row in await daemon.mooring.key_list("team") if row.name == "env"]
 

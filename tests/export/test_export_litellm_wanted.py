@@ -38,7 +38,7 @@ def plan(variants: list[Variant], via: str = "mooring", prefix: str = "", **moun
         gateway=Gateway(),
         variants={each.id: each for each in variants},
         workspaces={name: Workspace(name, tuple(mounted)) for name, mounted in mounts.items()},
-        litellm=LiteLLM("http://litellm", KEY, via, alias_prefix=prefix),
+        litellm=LiteLLM("http://litellm", "http://litellm", KEY, via, alias_prefix=prefix),
     )
 
 

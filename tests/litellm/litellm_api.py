@@ -29,7 +29,8 @@ class Api:
         return {row["team_id"]: row for row in page["teams"]}
 
     async def team(self, id: str) -> dict[str, Any]:
-        _, answer = await self("GET", "/team/info", team_id=id)
+        status, answer = await self("GET", "/team/info", team_id=id)
+        assert status == 200, answer
         return answer["team_info"]
 
     async def keys(self, **query: str) -> list[dict[str, Any]]:

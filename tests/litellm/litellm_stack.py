@@ -11,6 +11,7 @@ import glob
 import os
 import pwd
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -27,7 +28,8 @@ VENV = HERE.parent.parent / ".venv-litellm"
 READY = VENV / "ready"
 """Exists when the virtual environment, the engine and the database client are in place."""
 ENGINE = HERE / "engine" / "main.cjs"
-MASTER_KEY = "sk-master-of-tests"
+MASTER_KEY = f"sk-{secrets.token_hex(16)}"
+"""Not to be guessed: the proxy listens on every address of the machine."""
 MIGRATED = "migrated"
 """Database that others are copied from."""
 START = 120.0
@@ -177,7 +179,8 @@ class Proxy:
         }
         port = self.url.rpartition(":")[2]
         app = "litellm.proxy.proxy_server:app"
-        command = [VENV / "bin" / "python", "-m", "uvicorn", app, "--host", "127.0.0.1", "--port", port]
+        # As LiteLLM's own command does; containers reach it, too.
+        command = [VENV / "bin" / "python", "-m", "uvicorn", app, "--host", "0.0.0.0", "--port", port]
         with (self.folder / "litellm.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, env=environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from contained_agent import HOST, ContainedAgent, contained_agent
 from mooring.errors import Unavailable
 from mooring.export.litellm_client import LiteLLMClient
+from mooring.testing import containers
 from mooring.testing.daemon import Daemon, daemon, launched, server, write_config
 from mooring.testing.waiting import wait_for
 from raw_http_server import RawServer
@@ -53,6 +55,15 @@ def home(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     return home
+
+
+@pytest.fixture(params=["podman", "docker"])
+def contained(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ContainedAgent]:
+    """An agent in a container."""
+    if why := containers.lacks(request.param):
+        pytest.skip(why)
+    with contained_agent(request.param, tmp_path / "handed") as made:
+        yield made
 
 
 @asynccontextmanager
@@ -109,7 +120,6 @@ async def test_agents_reach_their_own_servers_through_litellm_and_no_others(
             answer = await client.call_tool("ledger-balance", {})
             assert not answer.is_error
             assert "balance" in str(answer.content)
-            assert [row.state for row in await running.rows("ledger")] == ["ready"]
             assert not (await client.call_tool("docs_search-find", {})).is_error
         await wait_for(idle, 30)
 
@@ -124,6 +134,37 @@ async def test_agents_reach_their_own_servers_through_litellm_and_no_others(
         assert status in (401, 403)  # the key is for MCP alone
         assert "sk-mooring-" not in running.output
         assert api.master_key not in running.output
+
+
+async def test_an_agent_in_a_container_reads_an_env_file_and_reaches_its_own_servers_through_litellm(
+    api: Api, home: Path, contained: ContainedAgent, tmp_path: Path
+) -> None:
+    """R19 R26: by the name of the guide, with nothing but the file; Mooring listens on the loopback alone."""
+    told = f"http://{HOST}:{api.url.rpartition(':')[2]}"
+    async with daemon(home, SERVERS, WORKSPACES, **settings(api, public_url=told)) as running:
+        await running.command("litellm", "sync")
+        handed = await variables(running, "sales", contained.folder / "agent.env")
+        assert handed["LITELLM_MCP_URL"] == f"{told}/mcp"
+        await variables(running, "support", tmp_path / "support.env")
+
+        async def idle() -> bool:
+            return {row.state for row in await running.rows("ledger")} <= {"stopped"}
+
+        await wait_for(idle, 30)
+        mine, others = "ledger-balance", ("tickets-open_ticket", "open_ticket")
+        found = await contained.work("agent.env", *handed, mine, *others)
+        assert {"docs_search-find", mine} <= {*found["tools"]}
+        assert not {name for name in found["tools"] if name.startswith("tickets")}
+        assert not found["called"][mine].get("isError")
+        assert "balance" in str(found["called"][mine]["content"])
+        assert all(found["called"][name]["isError"] for name in others)
+        assert found["without a key"] == 401
+
+        async def audited() -> bool:
+            return bool((await running.command("audit", "--json", "-w", "sales", "--tool", "balance"))[1])
+
+        await wait_for(audited, 30, 0.1)
+        assert await running.command("audit", "--json", "--tool", "open_ticket") == (0, "", "")
 
 
 async def test_a_changed_configuration_reaches_litellm_by_itself(api: Api, home: Path) -> None:

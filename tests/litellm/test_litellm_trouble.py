@@ -132,7 +132,7 @@ async def test_what_is_not_litellm_is_not_taken_for_one(made: Rig, fake: FakeLit
 
 
 async def test_a_missing_master_key_is_named_and_asks_nobody(made: Rig, fake: FakeLiteLLM) -> None:
-    missing = Settings(fake.url, SecretRef("env", "NOWHERE"))
+    missing = Settings(fake.url, fake.url, SecretRef("env", "NOWHERE"))
     made.plan = msgspec.structs.replace(made.plan, litellm=missing)
     with pytest.raises(ConfigError, match="<env NOWHERE> is missing"):
         await made.sync()

@@ -390,6 +390,8 @@ class LiteLLM(msgspec.Struct, frozen=True):
 
     url: str
     """Without a slash at its end."""
+    public_url: str
+    """The same as agents are told."""
     master_key: SecretRef
     via: str = "mooring"
     """``mooring`` | ``upstream``"""

@@ -135,7 +135,14 @@ class Resolver:
         self._take_fingerprint(key)
         if self.fingerprints[key] is None:
             self._report("error", f"LiteLLM gets nothing: {self.unusable[key]}", ("litellm", "master_key"))
-        return plan.LiteLLM(written.url.rstrip("/"), key, written.via, float(written.interval), written.alias_prefix)
+        return plan.LiteLLM(
+            url=written.url.rstrip("/"),
+            public_url=(written.public_url or written.url).rstrip("/"),
+            master_key=key,
+            via=written.via,
+            interval=float(written.interval),
+            alias_prefix=written.alias_prefix,
+        )
 
     def workspace(self, name: str, written: Workspace, place: Path = ()) -> plan.Workspace:
         """Its mounts and rules. ``place``: where it stands, when that is not the table of a workspace. Raises Fault."""

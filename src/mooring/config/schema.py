@@ -67,7 +67,9 @@ class LiteLLM(Table, frozen=True, kw_only=True):
     each workspace."""
 
     url: str
-    """Where it is reached, by Mooring and by agents, such as `http://127.0.0.1:4000`."""
+    """Where Mooring reaches it, such as `http://127.0.0.1:4000`."""
+    public_url: str | None = None
+    """What agents are told, such as an address that containers reach; default `url`."""
     master_key: Secret
     """Reference to its master key."""
     via: Literal["mooring", "upstream"] = "mooring"
@@ -79,8 +81,9 @@ class LiteLLM(Table, frozen=True, kw_only=True):
     """Put before the names of servers, to tell them from others in the same LiteLLM."""
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
-            raise ValueError("url needs to begin with http:// or https://")
+        for key, url in (("url", self.url), ("public_url", self.public_url or self.url)):
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"{key} needs to begin with http:// or https://")
         if self.interval and self.interval < 1:
             raise ValueError("interval needs to be 0, or a second at least")
 

@@ -127,7 +127,7 @@ class LiteLLM:
             raise ConfigError(
                 f'LiteLLM has no key for "{workspace}": see mooring litellm status, then run mooring litellm sync'
             )
-        return LiteLLMAccess(f"{settings.url}/mcp", key, workspace)
+        return LiteLLMAccess(f"{settings.public_url}/mcp", key, workspace)
 
     async def _reach(self, settings: plans.LiteLLM, aim: _Aim, dry_run: bool) -> LiteLLMReport:
         """Rounds of looking and changing until there is nothing to change."""

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -42,6 +43,15 @@ def available(engine: str) -> str:
         return f"{engine} is not installed (as root on Debian: tests/containers/provision.sh)"
     done = subprocess.run([engine, "info"], capture_output=True, timeout=LIMIT, check=False)
     return "" if done.returncode == 0 else f"{engine} does not work here: {done.stderr.decode()[-200:]}"
+
+
+@cache
+def lacks(engine: str) -> str:
+    """Why ``engine`` cannot be tested with; "" when it can, and has the image."""
+    why = available(engine)
+    if not why:
+        image(engine)
+    return why
 
 
 def image(engine: str, name: str = IMAGE, user: int = USER) -> str:
