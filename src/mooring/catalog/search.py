@@ -3,6 +3,7 @@
 Pure: ``catalog.shelf`` asks the store in between. The same catalog and question always give the same order.
 
     parsed(question)        its words, without those that mean nothing
+    misspelt(words, ...)    those of which somebody has to find out what was meant
     terms(words, ...)       for each word the ways to say it: itself, corrected, longer, synonyms
     affordable(terms, ...)  of these, what can be looked for in the time there is
     ranked(candidates, ...) exact id and name first, then text relevance, name likeness, and how well known it is
@@ -11,9 +12,8 @@ Pure: ``catalog.shelf`` asks the store in between. The same catalog and question
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import islice, pairwise
 
 import msgspec
 
@@ -27,6 +27,8 @@ CORRECTED = 2
 """Words of a question that are taken for misspelt: looking for what was meant costs milliseconds."""
 WORDS = 24
 """Words of a question that count; agents paste whole paragraphs."""
+BEGINNINGS = 6
+"""Words that a beginning may stand for."""
 
 _STOP = frozenset(
     words(
@@ -65,18 +67,15 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.categories or self.tags or self.sources or self.official_only or self.featured_only)
 
 
-class Words(Protocol):
-    """What entries are called; ``catalog.spelling.Vocabulary``."""
-
-    def __contains__(self, word: object) -> bool: ...
-    def near(self, word: str) -> Iterable[tuple[str, float]]: ...
-    def beginning(self, word: str) -> Iterable[str]: ...
-
-
 class Language(msgspec.Struct, frozen=True):
-    """What is known about words."""
+    """What is known about the words of a question."""
 
-    words: Words
+    known: Set[str] = frozenset()
+    """Those that some entry is called by; of ``joined`` too."""
+    meant: Mapping[str, Sequence[tuple[str, float]]] = {}
+    """For each that is misspelt what it may stand for, with the nearness."""
+    longer: Mapping[str, Sequence[str]] = {}
+    """For each the words that begin with it and go on."""
     synonyms: Mapping[str, Sequence[str]] = {}
 
 
@@ -118,23 +117,31 @@ def parsed(query: str) -> list[str]:
     return (telling or found)[:WORDS]
 
 
-def terms(asked: Sequence[str], language: Language, rare: Callable[[str], bool]) -> list[Term]:
-    """What to look for. ``rare``: hardly any entry has this word, so it may be misspelt."""
+def joined(asked: Sequence[str]) -> list[str]:
+    """Each two neighbours in one word."""
+    return [one + two for one, two in pairwise(asked)]
+
+
+def misspelt(asked: Iterable[str], known: Set[str], rare: Callable[[str], bool]) -> list[str]:
+    """The words that are taken for misspelt. ``rare``: hardly any entry has this word; somebody may have made the same
+    mistake before."""
+    return list(islice((word for word in asked if word not in known and rare(word)), CORRECTED))
+
+
+def terms(asked: Sequence[str], language: Language) -> list[Term]:
+    """What to look for."""
     found: list[Term] = []
-    corrected = 0
     for number, word in enumerate(asked):
         found.append(Term(number, 1.0, stem(word)))
-        if word not in language.words and corrected < CORRECTED and rare(word):
-            corrected += 1
-            for other, nearness in language.words.near(word):
-                found.append(Term(number, 0.9 * nearness**2, stem(other), ("names",)))
-                found.append(Term(number, 0.6 * nearness**2, stem(other)))
+        for other, nearness in language.meant.get(word, ()):
+            found.append(Term(number, 0.9 * nearness**2, stem(other), ("names",)))
+            found.append(Term(number, 0.6 * nearness**2, stem(other)))
         if len(word) > 2:
-            found += (Term(number, 0.6, stem(other), ("names",)) for other in language.words.beginning(word))
+            found += (Term(number, 0.6, stem(other), ("names",)) for other in language.longer.get(word, ()))
         found += (Term(number, 0.45, stem(other)) for other in language.synonyms.get(word, ()))
-    for number, (one, two) in enumerate(pairwise(asked), len(asked)):
-        if one + two in language.words:
-            found.append(Term(number, 1.0, stem(one + two), ("names",)))
+    for number, word in enumerate(joined(asked), len(asked)):
+        if word in language.known:
+            found.append(Term(number, 1.0, stem(word), ("names",)))
     return found
 
 

@@ -11,7 +11,7 @@ import logging
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ import msgspec
 from mooring.catalog import search
 from mooring.catalog.entry import Entry
 from mooring.catalog.search import Candidate, Question
-from mooring.catalog.spelling import Vocabulary
 from mooring.catalog.words import compact, indexed, stem
 from mooring.errors import ConfigError
 from mooring.store.base import Row, Store
@@ -52,9 +51,10 @@ class Labels(msgspec.Struct, frozen=True):
 class _Learnt(msgspec.Struct):
     """What was read for searching, until the catalog changes."""
 
-    language: search.Language
     entries: int
-    """About how many there are."""
+    """How many there are."""
+    words: dict[int, list[str]] = {}
+    """Those of names and labels, by length, in the order of the alphabet; only lengths that a misspelling needed."""
     frequencies: dict[tuple[str, str], int] = {}
     """How many entries have a stem, by stem and column."""
     counted: set[str] = set()
@@ -158,9 +158,30 @@ class Shelf:
         own = {
             word: sum(learnt.frequencies.get((stem(word), column), 0) for column in search.COLUMNS) for word in asked
         }
-        wanted = search.terms(asked, learnt.language, lambda word: own[word] <= rare)
+        rows = await self._store.read(
+            "catalog_known_words", words=_json([*asked, *search.joined(asked)]), following=search.BEGINNINGS
+        )
+        known = {word for word, there, _ in rows if there}
+        misspelt = search.misspelt(asked, known, lambda word: own[word] <= rare)
+        language = search.Language(
+            known=known,
+            meant=await self._meant(learnt, misspelt) if misspelt else {},
+            longer={word: _beginning_with(word, following) for word, _, following in rows},
+            synonyms=self._synonyms,
+        )
+        wanted = search.terms(asked, language)
         await self._count(learnt, (term.stem for term in wanted))
         return wanted, learnt
+
+    async def _meant(self, learnt: _Learnt, misspelt: Sequence[str]) -> dict[str, list[tuple[str, float]]]:
+        """What misspelt words may stand for."""
+        from mooring.catalog import spelling  # most questions have no such words
+
+        needed = {length for word in misspelt for length in spelling.lengths(word)} - learnt.words.keys()
+        if needed:
+            rows = await self._store.read("catalog_words_of_lengths", lengths=_json(sorted(needed)))
+            learnt.words.update((length, (text or "").split()) for length, text in rows)
+        return {word: spelling.near(word, learnt.words) for word in misspelt}
 
     async def _count(self, learnt: _Learnt, stems: Iterable[str]) -> None:
         """Learn how many entries have these stems."""
@@ -171,15 +192,13 @@ class Shelf:
             learnt.counted.update(new)
 
     async def _learn(self) -> _Learnt:
+        if not self._synonyms:
+            text = Path(__file__).with_name("synonyms.toml").read_text("utf-8")
+            self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
         if self._learnt is None:
-            if not self._synonyms:
-                text = files("mooring.catalog").joinpath("synonyms.toml").read_text("utf-8")
-                self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
             changes = self._changes
-            rows = await self._store.read("catalog_vocabulary")
-            # In a thread: of a large catalog it takes long enough to be felt by calls that wait meanwhile.
-            vocabulary = await asyncio.to_thread(_vocabulary, rows)
-            learnt = _Learnt(search.Language(vocabulary, self._synonyms), len(rows))
+            ((entries,),) = await self._store.read("catalog_size")
+            learnt = _Learnt(entries)
             if changes != self._changes:
                 return learnt
             self._learnt = learnt
@@ -228,8 +247,8 @@ def _only_known(what: str, wanted: Iterable[str], known: Iterable[str]) -> None:
             raise ConfigError(f'There is no {what} "{name}".{meant} There are: {listed or "none"}.')
 
 
-def _vocabulary(rows: Iterable[Row]) -> Vocabulary:
-    return Vocabulary(" ".join(text for (text,) in rows).split())
+def _beginning_with(word: str, following: str | None) -> list[str]:
+    return [other for other in (following or "").split() if other.startswith(word)]
 
 
 def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from collections.abc import AsyncIterator
-from importlib.resources import files
+from pathlib import Path
 
 from mooring import __version__
 from mooring.catalog import own_toml
@@ -13,6 +13,7 @@ from mooring.catalog.source import Batch, Get
 from mooring.config.plan import CatalogSource
 
 NAME = "starter"
+_FILE = Path(__file__).parents[1] / "starter.toml"
 
 
 class Starter:
@@ -24,7 +25,7 @@ class Starter:
 
     async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
         """See ``catalog.source.SourceKind``."""
-        text = files("mooring.catalog").joinpath("starter.toml").read_text("utf-8")
+        text = _FILE.read_text("utf-8")
         found = f"{__version__} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
         if found == mark:
             yield Batch(unchanged=True, mark=mark)

@@ -110,11 +110,24 @@ FROM catalog GROUP BY source ORDER BY source;
 -- name: catalog_known
 SELECT DISTINCT kind, label FROM catalog_labels ORDER BY kind, label;
 
--- name: catalog_vocabulary
--- Equal texts come more than once: telling them apart costs more here than where they become words.
-SELECT words FROM catalog WHERE gone_at IS NULL
-UNION ALL
-SELECT DISTINCT label FROM catalog_labels;
+-- name: catalog_size
+SELECT count(*) FROM catalog WHERE gone_at IS NULL;
+
+-- name: catalog_known_words
+-- Of each word whether an entry has it, and the words that follow it in the alphabet, with spaces between them.
+SELECT value, value IN (SELECT word FROM catalog_words), (
+    SELECT group_concat(word, ' ') FROM (
+        SELECT word FROM catalog_words WHERE word > asked.value ORDER BY word LIMIT :following
+    )
+)
+FROM json_each(:words) AS asked;
+
+-- name: catalog_words_of_lengths
+-- Of each length in one text, in the order of the index; as rows they would take three times as long.
+SELECT value, (
+    SELECT group_concat(word, ' ') FROM catalog_words INDEXED BY catalog_word_lengths WHERE length = asked.value
+)
+FROM json_each(:lengths) AS asked;
 
 -- name: catalog_frequencies
 -- How many living entries have a stem, per column.
