@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.catalog import search
+from mooring.catalog import search, spelling
 from mooring.catalog.entry import Entry, ToolNote
 from mooring.catalog.search import COLUMNS, Candidate, Language, Question, Term
-from mooring.catalog.spelling import SUGGESTIONS, Vocabulary
 from mooring.catalog.words import compact, indexed, pieces, stem, words
 
 
@@ -72,28 +71,29 @@ def test_an_entry_is_indexed_by_its_names_labels_description_and_tools() -> None
     assert company.words == "acme"
 
 
+def near(word: str, there: Iterable[str]) -> list[tuple[str, float]]:
+    """``spelling.near`` among these words."""
+    of_length: dict[int, list[str]] = {}
+    for other in sorted(set(there)):
+        of_length.setdefault(len(other), []).append(other)
+    return spelling.near(word, of_length)
+
+
 def test_near_words_are_found_and_ordered() -> None:
-    vocabulary = Vocabulary(["postgres", "postgresql", "git", "gitlab", "redis", "reddit", "playwright", "a"])
-    assert [word for word, _ in vocabulary.near("postgers")] == ["postgres"]
-    assert vocabulary.near("gti")[0][0] == "git"
-    assert [word for word, _ in vocabulary.near("reddis")] == ["reddit", "redis"]
-    assert vocabulary.near("playwrite")[0][0] == "playwright"
-    assert vocabulary.near("zz") == vocabulary.near("12345") == vocabulary.near("unrelatedword") == []
-    assert vocabulary.beginning("post") == ["postgres", "postgresql"]
-    assert "git" in vocabulary
-    assert "a" not in vocabulary
+    there = ["postgres", "postgresql", "git", "gitlab", "redis", "reddit", "playwright", "a"]
+    assert [word for word, _ in near("postgers", there)] == ["postgres"]
+    assert near("gti", there)[0][0] == "git"
+    assert [word for word, _ in near("reddis", there)] == ["reddit", "redis"]
+    assert near("playwrite", there)[0][0] == "playwright"
+    assert near("zz", there) == near("12345", there) == near("unrelatedword", there) == []
 
 
-@given(
-    st.lists(st.text("abcde", min_size=2, max_size=8), max_size=30),
-    st.text("abcde", min_size=3, max_size=8),
-    st.randoms(),
-)
-def test_spelling_does_not_depend_on_the_order_of_words(there: list[str], word: str, dice: object) -> None:
-    near = Vocabulary(there).near(word)
-    assert near == Vocabulary(sorted(there, reverse=True)).near(word)
-    assert len(near) <= SUGGESTIONS
-    assert all(nearness < 1 for _, nearness in near)
+@given(st.lists(st.text("abcde", min_size=2, max_size=8), max_size=30), st.text("abcde", min_size=1, max_size=8))
+def test_words_of_other_lengths_need_not_be_there(there: list[str], word: str) -> None:
+    found = near(word, there)
+    assert found == near(word, [other for other in there if len(other) in spelling.lengths(word)])
+    assert len(found) <= spelling.SUGGESTIONS
+    assert all(nearness < 1 for _, nearness in found)
 
 
 def test_words_that_say_nothing_are_left_out_unless_there_are_no_others() -> None:
@@ -103,33 +103,25 @@ def test_words_that_say_nothing_are_left_out_unless_there_are_no_others() -> Non
     assert len(search.parsed(" ".join(f"word{number}" for number in range(100)))) == search.WORDS
 
 
-@dataclass
-class Known:
-    """A vocabulary that answers from a table."""
-
-    words: set[str] = field(default_factory=set)
-
-    def __contains__(self, word: object) -> bool:
-        return word in self.words
-
-    def near(self, word: str) -> list[tuple[str, float]]:
-        return [("github", 0.8)]
-
-    def beginning(self, word: str) -> list[str]:
-        return [known for known in sorted(self.words) if known.startswith(word) and known != word]
-
-
 def test_a_word_stands_for_itself_corrections_longer_words_and_synonyms() -> None:
-    language = Language(Known({"github", "dockerhub"}), {"hub": ("center",)})
-    found = search.terms(["docker", "hub", "gihtub"], language, lambda word: word == "gihtub")
+    language = Language(
+        known={"github", "dockerhub"},
+        meant={"gihtub": [("github", 0.8)]},
+        longer={"docker": ["dockerhub"], "hu": ["huge"]},
+        synonyms={"hub": ("center",)},
+    )
+    found = search.terms(["docker", "hub", "gihtub", "hu"], language)
     said = {(term.concept, term.stem) for term in found}
-    assert {(0, "dockerhub"), (1, "hub"), (1, stem("center")), (2, "gihtub"), (2, "github"), (3, "dockerhub")} <= said
+    assert {(0, "dockerhub"), (1, "hub"), (1, stem("center")), (2, "gihtub"), (2, "github"), (4, "dockerhub")} <= said
     assert not [term for term in found if term.concept == 0 and term.stem == "github"]
+    assert (3, "huge") not in said
 
 
-def test_only_so_many_words_are_taken_for_misspelt() -> None:
-    found = search.terms(["aaa", "bbb", "ccc", "ddd"], Language(Known()), lambda word: True)
-    assert len({term.concept for term in found if term.stem == "github"}) == search.CORRECTED
+def test_rare_words_that_no_entry_has_are_taken_for_misspelt_but_only_so_many() -> None:
+    asked = ["known", "common", "aaa", "bbb", "ccc", "ddd"]
+    found = search.misspelt(asked, {"known"}, lambda word: word != "common")
+    assert found == ["aaa", "bbb"]
+    assert len(found) == search.CORRECTED
 
 
 def test_common_words_give_way_to_telling_ones() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+import sqlite3
 import tomllib
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 
 from mooring.catalog.entry import Entry, ToolNote
 from mooring.errors import ConfigError
+from mooring.store import sql
 
 QUERIES = Path(__file__).parents[2] / "benchmarks" / "search" / "queries.toml"
 
@@ -141,3 +146,96 @@ async def test_a_misspelling_is_understood_as_soon_as_the_word_is_there(desk: An
     assert await desk.ids("zephyrr") == []
     await desk.shelf.put("s", [entry("s/zephyr")], 1, 1.0)
     assert await desk.ids("zephyrr") == ["s/zephyr"]
+
+
+def uses(file: Path) -> tuple[dict[str, int], dict[str, int]]:
+    """Word to the number of names and labels that have it: as the store keeps it, and counted anew."""
+    with closing(sqlite3.connect(file)) as store:
+        kept = {word: count for word, _, count in store.execute("SELECT word, length, uses FROM catalog_words")}
+        said = store.execute(
+            "SELECT words FROM catalog WHERE gone_at IS NULL UNION ALL SELECT label FROM catalog_labels"
+        ).fetchall()
+    return kept, Counter(word for (text,) in said for word in text.split() if len(word) > 1)
+
+
+async def test_the_store_keeps_the_words_of_living_entries_and_no_others(desk: Any, tmp_path: Path) -> None:
+    """However entries come, change, go and come back; a word goes with the last entry that has it."""
+    choose = random.Random(7)
+    labels = ["blue", "beta", 'so "said"', "web search", "x", "größe", "a\\b", "[1]"]
+
+    def some(source: str) -> list[Entry]:
+        return [
+            entry(
+                f"{source}/{number}",
+                name=" ".join(choose.choices(["Alpha", "beta", "Größe", "Ganz", "x"], k=2)),
+                tags=tuple(choose.sample(labels, choose.randrange(3))),
+                categories=tuple(choose.sample(labels, choose.randrange(2))),
+            )
+            for number in choose.sample(range(12), 6)
+        ]
+
+    for run in range(60):
+        source = choose.choice("st")
+        match choose.randrange(6):
+            case 0:
+                await desk.shelf.gone(source, [f"{source}/{choose.randrange(12)}"], float(run))
+            case 1:
+                await desk.shelf.sweep(source, run - 1, float(run))
+            case 2:
+                await desk.shelf.forget(source, float(run))
+            case _:
+                await desk.shelf.put(source, some(source), run, float(run))
+        kept, counted = uses(tmp_path / "catalog.db")
+        assert kept == counted
+
+
+def test_a_store_from_before_gets_the_words_of_what_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "old.db"
+    with closing(sqlite3.connect(file, isolation_level=None)) as store:
+        *before, words = (name for number, name in sql.migrations().items() if number <= 6)
+        for name in before:
+            for statement in sql.load_migration(name):
+                store.execute(statement)
+        store.execute(
+            "INSERT INTO catalog VALUES (1, 's', 's/a', '', 'ab', 'alpha beta', 0, 0, 0, 1, 1, 1, NULL, ''),"
+            "(2, 's', 's/b', '', 'ab', 'alpha gone', 0, 0, 0, 1, 1, 1, 2.0, '')"
+        )
+        store.execute("INSERT INTO catalog_labels VALUES ('tag', 'beta blue', 1)")
+        for statement in sql.load_migration(words):
+            store.execute(statement)
+    kept, counted = uses(file)
+    assert kept == counted == {"alpha": 1, "beta": 2, "blue": 1}
+
+
+async def test_the_first_search_reads_no_more_than_a_later_one(desk: Any, opened: Any) -> None:
+    """However many entries there are. Only a misspelt word has words to be compared with, those of about its length."""
+    names = [f"{one}{two}{three}" for one in "bdgklmnprst" for two in "aeiou" for three in ("lo", "mi", "ru", "stami")]
+    await desk.shelf.put("s", [entry(f"s/{name}") for name in names], 1, 1.0)
+    desk = await opened()
+    read = desk.store.read
+    heard: Counter[str] = Counter()
+
+    async def heeded(query: str, /, **parameters: Any) -> Any:
+        rows = await read(query, **parameters)
+        heard[query] += len(str(rows))
+        return rows
+
+    desk.store.read = heeded
+    for query, compared in (("balo", False), ("balox", True), ("balox", False)):
+        heard.clear()
+        assert (await desk.ids(query, order=("s",)))[0] == "s/balo"
+        assert ("catalog_words_of_lengths" in heard) == compared
+        assert sum(heard.values()) - heard.pop("catalog_words_of_lengths", 0) < 10_000
+    assert "stami" not in str(await read("catalog_words_of_lengths", lengths="[4,5,6]"))
+
+
+def test_what_is_asked_before_a_search_goes_through_no_entries() -> None:
+    with closing(sqlite3.connect(":memory:")) as store:
+        for name in sql.migrations().values():
+            for statement in sql.load_migration(name):
+                store.execute(statement)
+        for query in ("catalog_size", "catalog_counts", "catalog_known_words", "catalog_words_of_lengths"):
+            (statement,) = sql.load_queries()[query]
+            names = dict.fromkeys(("since", "words", "following", "lengths"), "[]")
+            plan = [row[3] for row in store.execute(f"EXPLAIN QUERY PLAN {statement}", names)]
+            assert not [step for step in plan if "SCAN catalog" in step and "COVERING INDEX" not in step], query
