@@ -1,6 +1,6 @@
 """``python -m benchmarks.search.first FILE QUERY``: what the first query of a process takes.
 
-FILE is a store. Prints milliseconds, and milliseconds of processor time, as a JSON array. ``benchmarks.search`` starts it.
+FILE is a store. Prints milliseconds, and those of processor time, as a JSON array. ``benchmarks.search`` starts it.
 """
 
 from __future__ import annotations

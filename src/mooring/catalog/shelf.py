@@ -180,7 +180,7 @@ class Shelf:
         needed = {length for word in misspelt for length in spelling.lengths(word)} - learnt.words.keys()
         if needed:
             rows = await self._store.read("catalog_words_of_lengths", lengths=_json(sorted(needed)))
-            learnt.words.update((length, (text or "").split()) for length, text in rows)
+            learnt.words.update({length: _split(text) for length, text in rows})
         return {word: spelling.near(word, learnt.words) for word in misspelt}
 
     async def _count(self, learnt: _Learnt, stems: Iterable[str]) -> None:
@@ -248,7 +248,12 @@ def _only_known(what: str, wanted: Iterable[str], known: Iterable[str]) -> None:
 
 
 def _beginning_with(word: str, following: str | None) -> list[str]:
-    return [other for other in (following or "").split() if other.startswith(word)]
+    return [other for other in _split(following) if other.startswith(word)]
+
+
+def _split(text: str | None) -> list[str]:
+    """The words of a column that is NULL where there are none."""
+    return text.split(" ") if text else []
 
 
 def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:
