@@ -118,6 +118,9 @@ async def test_show_says_all_about_an_entry(running: Daemon) -> None:
     assert code == 0
     assert "package      oci docker.io/mcp/sqlite" in out
     assert "  list_tables  Names of all tables" in out
+    code, out, _ = await running.command("catalog", "show", "docker/resend")
+    assert "needs        RESEND_API_KEY (a secret)\nneeds        sender: Address that mail comes from\n" in out
+    assert "add it       mooring add docker/resend --set sender=... --set reply_to=...\n" in out
     code, _, err = await running.command("catalog", "show", "docker/sqlit")
     assert code == 2
     assert "Did you mean docker/sqlite?" in err

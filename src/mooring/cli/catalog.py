@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import click
 
@@ -111,10 +112,46 @@ def _shown(report: EntryReport) -> list[str]:
         ("runs as", ", ".join(row.launch) or "nothing that can be started here"),
         *(("package", f"{package['registryType']} {package['identifier']}") for package in entry.get("packages", ())),
         *(("remote", f"{remote.get('type', 'stdio')} {remote.get('url', '')}") for remote in entry.get("remotes", ())),
-        ("needs", ", ".join(row.needs)),
+        *(("needs", _need(name, part)) for name, part in _needs(report).items()),
+        ("add it", _add(report) if row.launch and not report.gone else ""),
         ("first seen", time.strftime("%Y-%m-%d", time.gmtime(report.first_seen))),
     ]
     lines += [f"{name:<12} {value}" for name, value in facts if value]
     if tools := entry.get("tools"):
         lines += ["", "tools", *(f"  {tool['name']}  {tool.get('description', '')}".rstrip() for tool in tools)]
     return lines
+
+
+def _needs(report: EntryReport) -> dict[str, dict[str, Any]]:
+    """What must be given: name to what the entry says about it."""
+    said: dict[str, dict[str, Any]] = {}
+    for place in ("packages", "remotes", "inputs"):
+        for name, part in _parts(place, report.entry.get(place)):
+            said.setdefault(name, part)
+    return {name: said.get(name, {}) for name in report.row.needs}
+
+
+def _need(name: str, part: dict[str, Any]) -> str:
+    about = f": {part['description']}" if part.get("description") else ""
+    return f"{name}{' (a secret)' if part.get('isSecret') else ''}{about}"
+
+
+def _add(report: EntryReport) -> str:
+    """The command that adds it; how a secret is set, that one says itself."""
+    plain = (name.lstrip("-").rstrip("=") for name, part in _needs(report).items() if not part.get("isSecret"))
+    return " ".join(("mooring add", report.row.id, *(f"--set {name}=..." for name in plain)))
+
+
+def _parts(key: str, node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Whatever has a name in a part of an entry, at any depth."""
+    if isinstance(node, list):
+        for one in cast("list[Any]", node):
+            yield from _parts("", one)
+    elif isinstance(node, dict):
+        table = cast("dict[str, Any]", node)
+        if name := table.get("name") or table.get("valueHint"):
+            yield str(name), table
+        for name, value in table.items():
+            if key in ("inputs", "variables"):
+                yield name, value
+            yield from _parts(name, value)
