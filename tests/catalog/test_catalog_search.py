@@ -175,5 +175,6 @@ def test_a_question_knows_whether_it_filters() -> None:
 
 
 def test_synonyms_are_mutual() -> None:
-    table = search.synonym_table([["mail", "email"], ["mail", "letter"]])
-    assert table == {"mail": ("email", "letter"), "email": ("mail",), "letter": ("mail",)}
+    groups = [["mail", "email"], ["mail", "letter"]]
+    found = {word: search.synonyms(word, groups) for word in ("mail", "email", "letter", "post")}
+    assert found == {"mail": ["email", "letter"], "email": ["mail"], "letter": ["mail"], "post": []}

@@ -196,13 +196,9 @@ def _standing(candidate: Candidate) -> float:
     return 0.35 * candidate.popularity / 100 + 0.05 * candidate.official + 0.1 * candidate.featured
 
 
-def synonym_table(groups: Iterable[Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Word to the words that mean about the same, from groups of them."""
-    table: dict[str, dict[str, None]] = {}
-    for group in groups:
-        for word in group:
-            table.setdefault(word, {}).update(dict.fromkeys(other for other in group if other != word))
-    return {word: tuple(others) for word, others in table.items()}
+def synonyms(word: str, groups: Iterable[Sequence[str]]) -> list[str]:
+    """The words that mean about the same as this one, from groups of them."""
+    return list(dict.fromkeys(other for group in groups if word in group for other in group if other != word))
 
 
 def by_standing(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -66,7 +66,7 @@ class Shelf:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._synonyms: dict[str, tuple[str, ...]] = {}
+        self._synonyms: list[list[str]] = []
         self._learnt: _Learnt | None = None
         self._changes = 0
 
@@ -167,7 +167,7 @@ class Shelf:
             known=known,
             meant=await self._meant(learnt, misspelt) if misspelt else {},
             longer={word: _beginning_with(word, following) for word, _, following in rows},
-            synonyms=self._synonyms,
+            synonyms={word: search.synonyms(word, self._synonyms) for word in asked},
         )
         wanted = search.terms(asked, language)
         await self._count(learnt, (term.stem for term in wanted))
@@ -194,7 +194,7 @@ class Shelf:
     async def _learn(self) -> _Learnt:
         if not self._synonyms:
             text = Path(__file__).with_name("synonyms.toml").read_text("utf-8")
-            self._synonyms = search.synonym_table(tomllib.loads(text)["groups"])
+            self._synonyms = tomllib.loads(text)["groups"]
         if self._learnt is None:
             changes = self._changes
             ((entries,),) = await self._store.read("catalog_size")
