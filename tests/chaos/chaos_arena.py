@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from mooring.errors import MooringError
 from mooring.launch.family import nested
@@ -34,6 +34,18 @@ PACE = 0.02
 KNOWN = {"crashed", "backing_off", "start_failed", "unavailable", "busy", "timed_out"}
 """What a caller may be told about a server that was hurt."""
 MARK = "MOORING_CHAOS_MARK"
+T = TypeVar("T")
+
+
+class Count(NamedTuple):
+    """What the daemon has, seen from outside."""
+
+    family: Counter[str]
+    """The programs that run below it: how many of each."""
+    daemon: int
+    """Its descriptors."""
+    keeper: int
+    """Those of its keeper."""
 
 
 def marked(mark: str) -> set[int]:
@@ -53,13 +65,29 @@ def keeper_of(root: int) -> int:
     return children[0] if len(children) == 1 else 0
 
 
-async def settled(number: Callable[[], int], quiet: int = 30) -> int:
-    """The value of ``number`` once it has stayed the same for some looks; bounded."""
-    last, same = number(), 0
+def programs(root: int) -> Counter[str]:
+    """What runs below a process: how many of each program."""
+    found: Counter[str] = Counter()
+    for pid in descendants(root):
+        with suppress(OSError):
+            found[Path(f"/proc/{pid}/comm").read_text().strip()] += 1
+    return found
+
+
+def command_line(pid: int) -> str:
+    """With what a process was started; "" when it is gone or a zombie."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
+
+
+async def settled(look: Callable[[], T], quiet: int = 30) -> T:
+    """What ``look`` finds once it has stayed the same for some looks; bounded."""
+    last, same = look(), 0
     async with asyncio.timeout(20):
         while same < quiet:
             await asyncio.sleep(0.01)
-            value = number()
+            value = look()
             last, same = value, same + 1 if value == last else 0
     return last
 
@@ -193,7 +221,7 @@ class Arena:
             group.create_task(then())
 
     async def all_well(self) -> None:
-        """Every server answers, and its spares wait."""
+        """Every server answers, and its spares wait; their containers run, not only the engine's programs."""
         for name in (*self.names, "calm"):
             await self.pid(name)
 
@@ -204,24 +232,38 @@ class Arena:
 
         for name in self.names:
             await wait_for(partial(waiting, name), CALL, 0.05)
+        wanted = sum(1 + table.get("spare", 0) for table in self.servers.values()) if self.engine else 0
+        await wait_for(lambda: len(self.contained(running=True)) == wanted, CALL, 0.1)
 
-    async def count(self) -> dict[str, int]:
-        """Descendants, and descriptors of the daemon and of its keeper, once they keep still."""
+    async def count(self) -> Count:
+        """Once it keeps still."""
         root, keeper = self.root, keeper_of(self.root)
-        return {
-            "family": await settled(lambda: len(descendants(root))),
-            "daemon": await settled(lambda: descriptors(root)),
-            "keeper": await settled(lambda: descriptors(keeper)),
-        }
+        return Count(
+            await settled(lambda: programs(root)),
+            await settled(lambda: descriptors(root)),
+            await settled(lambda: descriptors(keeper)),
+        )
+
+    async def none_more(self, before: Counter[str]) -> None:
+        """No program runs more often below the daemon than ``before``; else AssertionError with all that is there."""
+        try:
+            await wait_for(lambda: programs(self.root) <= before, CALL, 0.05)
+        except TimeoutError:
+            more = programs(self.root) - before
+            there = sorted(descendants(self.root))
+            lines = [f"{pid} below {parent(pid)}, {state(pid)}: {command_line(pid)}" for pid in there]
+            rows = map(str, await self.running.mooring.ps())
+            said = "\n".join((f"more than before: {more}; before: {before}", *lines, *rows))
+            raise AssertionError(said) from None
 
     def orphans(self) -> set[int]:
         """Marked processes that the daemon is no ancestor of. What is in a container hangs where its engine wants it
         to; that is counted by the label that the engine knows it by."""
         return {pid for pid in marked(self.mark) - descendants(self.root) if not nested(pid)}
 
-    def contained(self) -> set[str]:
-        """The containers that the engine has of this home, running or not."""
-        return containers.names(self.engine, containers.label(self.home)) if self.engine else set()
+    def contained(self, *, running: bool = False) -> set[str]:
+        """The containers that the engine has of this home, running or not, or those that run."""
+        return containers.names(self.engine, containers.label(self.home), running=running) if self.engine else set()
 
     async def no_strays(self) -> bool:
         """The engine has no container of this home but those that the daemon shows."""

@@ -79,10 +79,10 @@ async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
             await wait_for(lambda: not arena.orphans() and not arena.zombies(), CALL, 0.02)
             await wait_for(arena.no_strays, CALL, 0.1)
             root, keeper = arena.root, keeper_of(arena.root)
-            await wait_for(lambda: len(descendants(root)) <= before["family"], CALL, 0.05)
+            await arena.none_more(before.family)
 
             def leaked() -> int:
-                return max(descriptors(root) - before["daemon"], 0) + max(descriptors(keeper) - before["keeper"], 0)
+                return max(descriptors(root) - before.daemon, 0) + max(descriptors(keeper) - before.keeper, 0)
 
             def clean() -> tuple[int, int] | None:
                 found = (len(arena.zombies()), leaked())

@@ -194,6 +194,25 @@ async def test_helpers_of_a_process_that_has_ended_die_with_its_end_and_others_d
     assert bench.alive(foreign)
 
 
+@pytest.mark.parametrize("ends", ["told", "with its keeper"])
+async def test_a_helper_that_became_another_user_ends_with_its_server(bench, ends: str) -> None:
+    """R15 A12: as the first process of a container that an engine's program had made and not started yet when it was
+    killed. Root may read the mark of another user's process only with CAP_SYS_RESOURCE, which it may not have."""
+    if os.getuid() != 0:
+        pytest.skip("cannot become another user: run the tests as root")
+    other = "import os, signal, time\nif os.fork():\n    os._exit(0)\nos.setgid(65534); os.setuid(65534)\n"
+    kept = await bench.spawn(*bench.python(other + bench.stubborn))
+    helper = int(await bench.line(kept.stdout_fd))
+    assert await asyncio.wait_for(kept.exited, 5) == 0
+    assert bench.alive(helper)
+    if ends == "told":
+        await kept.end(0, ask=False)
+    else:
+        os.kill(bench.keeper.pid, signal.SIGKILL)
+        await bench.spawn("/bin/cat")  # waits until the daemon has cleared up
+    assert not bench.alive(helper)
+
+
 async def test_no_zombie_is_left_of_orphans(bench) -> None:
     """A13"""
     kept = await bench.spawn("/bin/sh", "-c", "for n in 1 2 3 4 5; do (setsid sh -c 'exit 3' &); done; echo done")

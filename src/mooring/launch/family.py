@@ -1,9 +1,9 @@
 """Which processes a server consists of, and how to reach them all. Standard library only: the keeper uses it too.
 
 On Linux each server's soft RLIMIT_LOCKS is its mark. The kernel ignores that limit since 2.4.25, every descendant
-inherits it, and reading it takes no privilege; so a helper that left the group, the session and the process tree is
-still known. (What a keeper inside a server marks is that keeper's to end.) Elsewhere it is the process group and the
-tree as it is when asked.
+inherits it, and one user's processes may read it of each other; so a helper that left the group, the session and the
+process tree is still known, and one that became another user is once its parent has ended. (What a keeper inside a
+server marks is that keeper's to end.) Elsewhere it is the process group and the tree as it is when asked.
 """
 
 import os
@@ -50,12 +50,35 @@ def members(servers: "Mapping[int, int]") -> dict[int, list[int]]:
         return {mark: _family(leader, table) for mark, leader in servers.items()}
     for pid in _pids():
         try:
-            mark, _ = resource.prlimit(pid, RLIMIT_LOCKS)
-        except OSError:  # gone meanwhile, or another user's
+            mark = _mark(pid)
+        except OSError:  # gone meanwhile
             continue
         if mark in found:
             found[mark].append(pid)
     return found
+
+
+def _mark(pid: int) -> int:
+    """Its mark. Another user's may be asked for with a privilege only that root may lack, in a container itself; the
+    file that anybody may read takes far longer, so it is read of this process's own children: nobody else stands for
+    one whose parent has ended. 0: a stranger's. Raises OSError when it is gone."""
+    try:
+        return resource.prlimit(pid, RLIMIT_LOCKS)[0]
+    except PermissionError:
+        if not _is_child(pid):
+            return 0
+    with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
+        lines = file.read(4096).splitlines()
+    soft = next((line.split()[3] for line in lines if line.startswith(b"Max file locks")), b"")  # nothing: just gone
+    return int(soft) if soft.isdigit() else 0
+
+
+def _is_child(pid: int) -> bool:
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def process_table() -> dict[int, tuple[int, int]]:

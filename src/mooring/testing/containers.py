@@ -94,9 +94,9 @@ def label(home: Path) -> str:
     return f"{INSTALLATION}={installation_id(Secrets(place).installation_key(), place.state)}"
 
 
-def names(engine: str, label: str = INSTALLATION) -> set[str]:
-    """The names of all containers with ``label``, running or not."""
-    return _listed(engine, label, "{{.Names}}")
+def names(engine: str, label: str = INSTALLATION, *, running: bool = False) -> set[str]:
+    """The names of all containers with ``label``, running or not, or of those that run only."""
+    return _listed(engine, label, "{{.Names}}", *(["--filter", "status=running"] if running else []))
 
 
 def ids(engine: str, label: str = INSTALLATION) -> set[str]:
@@ -104,8 +104,9 @@ def ids(engine: str, label: str = INSTALLATION) -> set[str]:
     return _listed(engine, label, "{{.ID}}")
 
 
-def _listed(engine: str, label: str, field: str) -> set[str]:
-    return set(command(engine, "ps", "--all", "--no-trunc", "--filter", f"label={label}", "--format", field).split())
+def _listed(engine: str, label: str, field: str, *options: str) -> set[str]:
+    listing = ("ps", "--all", "--no-trunc", "--filter", f"label={label}", *options, "--format", field)
+    return set(command(engine, *listing).split())
 
 
 def inspected(engine: str, name: str) -> dict[str, Any]:
