@@ -148,8 +148,23 @@ async def test_a_spare_that_went_down_with_its_keeper_is_replaced_at_once() -> N
         spares.apply({"time": ONE})
         await ready(spares)
         starter.started[0].exited.set_result(None)
-        async with asyncio.timeout(0.5):
+        async with asyncio.timeout(0.9):  # a back-off is a second at least
             await until(lambda: waiting(spares) == [1001])
+
+
+async def test_a_spare_is_shown_at_every_moment_of_its_replacement() -> None:
+    """Also between an end that costs no wait and the start that follows at once."""
+    starter = FakeStarter()
+    states: set[str] = set()
+    async with Spares(starter) as spares:
+        spares.apply({"time": ONE})
+        await ready(spares)
+        starter.started[0].exited.set_result(None)
+        async with asyncio.timeout(5):
+            while waiting(spares) != [1001]:
+                states |= {row.state for row in spares.rows()}
+                await asyncio.sleep(0)
+    assert states == {"starting", "backoff"}
 
 
 async def test_a_failing_start_of_a_spare_is_said_and_disturbs_nobody() -> None:

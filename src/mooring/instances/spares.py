@@ -66,7 +66,9 @@ class Shelf:
         self.failures = 0
         self.problem = ""
         """Why the last one failed."""
-        self.refill: asyncio.TimerHandle | None = None
+        self.refill: asyncio.Handle | None = None
+        self.refill_at = 0.0
+        """When, by the event loop's clock."""
 
     def clear(self) -> None:
         """Nobody is to take these any more."""
@@ -80,7 +82,7 @@ class Shelf:
         """Its lines in ``ps``."""
         row = InstanceRow(self.variant.server, self.variant.id, "starting", scope=SCOPE, last_error=self.problem)
         if not self.spares and self.refill is not None and self.problem:
-            retry_at = time.time() + self.refill.when() - now
+            retry_at = time.time() + self.refill_at - now
             return [msgspec.structs.replace(row, state="backoff", reason=self.problem, retry_at=retry_at)]
         return [_row(row, spare, now) for spare in self.spares]
 
@@ -147,7 +149,8 @@ class Spares:
 
     def _fill_later(self, shelf: Shelf, seconds: float) -> None:
         if shelf.refill is None:
-            shelf.refill = asyncio.get_running_loop().call_later(seconds, self._fill, shelf)
+            loop = asyncio.get_running_loop()
+            shelf.refill, shelf.refill_at = loop.call_later(seconds, self._fill, shelf), loop.time() + seconds
 
     def _fill(self, shelf: Shelf) -> None:
         if shelf.refill is not None:
