@@ -25,9 +25,10 @@ from mooring.testing import HttpClient, containers, wait_for
 from mooring.testing.daemon import Daemon, launched, server, write_config
 from mooring.testing.processes import alive, descendants, descriptors, parent, state
 
-CALL = 30.0
-"""Seconds within which every call must be answered, on a machine that is busy with other things too."""
-GONE = 15.0
+CALL = 60.0
+"""Seconds within which every call must be answered, on a machine that is busy with other things too; a start has as
+many."""
+GONE = 30.0
 """Seconds after which nothing may be left of what was ended."""
 PACE = 0.02
 """Seconds between two calls to the bystander."""
@@ -84,7 +85,7 @@ def command_line(pid: int) -> str:
 async def settled(look: Callable[[], T], quiet: int = 30) -> T:
     """What ``look`` finds once it has stayed the same for some looks; bounded."""
     last, same = look(), 0
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(CALL):
         while same < quiet:
             await asyncio.sleep(0.01)
             value = look()
@@ -122,7 +123,9 @@ class Arena:
         await self.up()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is not None:
+            error.add_note(await self.told())
         await self._up.aclose()
         await self._stack.aclose()
 
@@ -245,16 +248,20 @@ class Arena:
         )
 
     async def none_more(self, before: Counter[str]) -> None:
-        """No program runs more often below the daemon than ``before``; else AssertionError with all that is there."""
+        """No program runs more often below the daemon than ``before``; else AssertionError."""
         try:
             await wait_for(lambda: programs(self.root) <= before, CALL, 0.05)
         except TimeoutError:
             more = programs(self.root) - before
-            there = sorted(descendants(self.root))
-            lines = [f"{pid} below {parent(pid)}, {state(pid)}: {command_line(pid)}" for pid in there]
-            rows = map(str, await self.running.mooring.ps())
-            said = "\n".join((f"more than before: {more}; before: {before}", *lines, *rows))
-            raise AssertionError(said) from None
+            raise AssertionError(f"more than before: {more}; before: {before}") from None
+
+    async def told(self) -> str:
+        """What explains a failure: the processes below the daemon, what it says that runs, and its last words."""
+        there = sorted(descendants(self.root))
+        lines = [f"{pid} below {parent(pid)}, {state(pid)}: {command_line(pid)}" for pid in there]
+        with suppress(MooringError, OSError):
+            lines += map(str, await self.running.mooring.ps())
+        return "\n".join([*lines, *self.running.output.splitlines()[-20:]])
 
     def orphans(self) -> set[int]:
         """Marked processes that the daemon is no ancestor of. What is in a container hangs where its engine wants it

@@ -54,13 +54,13 @@ def container(row: InstanceRow) -> str:
     return row.container.partition(":")[2]
 
 
-async def engine_does(arena: Arena, *arguments: str) -> None:
-    """A command that somebody else gives; it may come too late."""
+async def engine_does(arena: Arena, *arguments: str) -> bool:
+    """A command that somebody else gives; whether it came at the right time."""
     process = await asyncio.create_subprocess_exec(
         arena.engine, *arguments, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
     async with asyncio.timeout(CALL):
-        await process.wait()
+        return await process.wait() == 0
 
 
 # Faults.
@@ -114,8 +114,8 @@ async def spare_killed(arena: Arena, name: str) -> None:
     assert spare.pid is not None
     if arena.luck.random() < 0.5:
         await arena.kill(spare.pid)
-    else:
-        await engine_does(arena, "kill", container(spare))
+    else:  # its program runs, but the engine may not have made the container yet
+        await wait_for(lambda: engine_does(arena, "kill", container(spare)), CALL, 0.05)
     assert not (await arena.call(f"{name}_echo", {"n": 1})).get("isError")
 
     async def another() -> bool:

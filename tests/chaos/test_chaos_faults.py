@@ -49,7 +49,7 @@ def place(fault: Fault, home: Path) -> Generator[None]:
         subprocess.run(["umount", "-l", str(state)], check=True)
 
 
-@pytest.mark.timeout(90 + 2 * COUNT)
+@pytest.mark.timeout(180 + 2 * COUNT)
 @pytest.mark.parametrize("fault", [*FAULTS, *CONTAINER_FAULTS], ids=lambda fault: fault.name.replace(" ", "-"))
 async def test_nothing_is_left_or_lost_and_nobody_else_is_hurt(
     fault: Fault, tmp_path: Path, record_property: Callable[[str, object], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -30,17 +31,29 @@ def mirrored(engine: str, address: str) -> Iterator[str]:
         yield "the settings of dockerd can be changed by root only"
     else:
         file = Path("/etc/docker/daemon.json")
-        before = file.read_text() if file.exists() else None
-        settings = json.loads(before or "{}")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({**settings, "registry-mirrors": [f"http://{address}"]}))
-        try:
-            yield "" if _reloaded() else "dockerd has no pid file, so it cannot be told of its settings"
-        finally:
-            file.write_text(before or "{}")
-            _reloaded()
-            if before is None:
-                file.unlink()
+        with _alone(file.parent):
+            before = file.read_text() if file.exists() else None
+            settings = json.loads(before or "{}")
+            file.write_text(json.dumps({**settings, "registry-mirrors": [f"http://{address}"]}))
+            try:
+                yield "" if _reloaded() else "dockerd has no pid file, so it cannot be told of its settings"
+            finally:
+                file.write_text(before or "{}")
+                _reloaded()
+                if before is None:
+                    file.unlink()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One test at a time: another process of pytest would take these settings for the machine's own."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _reloaded() -> bool:

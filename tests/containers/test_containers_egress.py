@@ -19,12 +19,12 @@ def connect(host, port):
     try: socket.create_connection((host, port), 2); return "connected"
     except OSError as error: return type(error).__name__
 def tunnel(port):
-    way = http.client.HTTPConnection("127.0.0.1", PROXY, timeout=5)
+    way = http.client.HTTPConnection("127.0.0.1", PROXY, timeout=30)
     way.set_tunnel("127.0.0.1", port)
     try: way.request("GET", "/"); return way.getresponse().read().decode()
     except OSError as error: return str(error)
 def plain(port):
-    way = http.client.HTTPConnection("127.0.0.1", PROXY, timeout=5)
+    way = http.client.HTTPConnection("127.0.0.1", PROXY, timeout=30)
     way.request("GET", f"http://127.0.0.1:{port}/")
     return way.getresponse().status
 found = [tunnel(ALLOWED), tunnel(OTHER), plain(ALLOWED), plain(OTHER), connect("127.0.0.1", ALLOWED),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from container_kit import LIMIT, Kept, Table, agree, answer, asleep, called
 
+from mooring.testing import wait_for
 from mooring.testing.daemon import daemon as plain_daemon
 from mooring.testing.daemon import server
 
@@ -35,10 +36,17 @@ async def test_servers_run_from_the_first_call_until_they_are_idle(
             calls = [(name, n) for name in servers for n in range(3)]
             answers = await asyncio.gather(*(client.call(f"{name}_echo", {"n": n}) for name, n in calls))
             assert [answer["structuredContent"]["n"] for answer in answers] == [n for _, n in calls]
-        await agree(kept, daemon, 3)
-        for row in await daemon.mooring.ps():
-            assert row.container is not None
-            assert row.container.startswith(f"{kept.engine}:mooring-mcp-{row.server}-")
+
+            async def all_three() -> dict[str, str] | None:
+                """What runs, none of them idle meanwhile: another one may have taken longer than that to start."""
+                await asyncio.gather(*(client.call(f"{name}_echo", {"n": 0}) for name in servers))
+                names = {f"{kept.engine}:{name}" for name in kept.names(daemon.home)}
+                rows = {row.server: row.container or "" for row in await daemon.mooring.ps()}
+                return rows if len(names) == 3 and names == set(rows.values()) else None
+
+            found = await wait_for(all_three, LIMIT, 0.05)
+        for name, container in found.items():
+            assert container.startswith(f"{kept.engine}:mooring-mcp-{name}-")
         await agree(kept, daemon, 0)
         assert {row.state for row in await daemon.mooring.ps()} == {"stopped"}
         assert (await called(daemon, "port_echo", n=9))["n"] == 9

@@ -201,7 +201,7 @@ async def test_killing_the_keeper_leaves_no_descendant_and_the_daemon_goes_on(us
         seconds = await none_left(everyone, began)
         figure(f"keeper killed: {len(everyone)} gone after {seconds * 1000:.0f} ms")
         # Dead at once; collected at the daemon's next look.
-        await wait_for(lambda: not [pid for pid in descendants(running.pid) & everyone if state(pid) == "Z"], 2)
+        await wait_for(lambda: not [pid for pid in descendants(running.pid) & everyone if state(pid) == "Z"], 10)
         async with running.client() as client:
             await client.open()
             for name in servers:
@@ -276,7 +276,7 @@ async def test_a_stop_in_the_middle_of_everything_is_bounded_and_leaves_nothing(
         running.process.send_signal(signal.SIGINT)
         assert await running.ended(10) == 0
         seconds = time.perf_counter() - began
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             await asyncio.wait(calls)
         assert not [pid for pid in everyone if alive(pid)]
         assert "Traceback" not in (running.home / "output.txt").read_text()

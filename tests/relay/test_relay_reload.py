@@ -41,7 +41,8 @@ async def test_a_server_that_cannot_be_listed_hides_no_other_and_is_named() -> N
         assert "no such program" in missing(result)["b"]
 
 
-async def test_lists_wait_once_for_a_slow_server_and_hear_of_it_later() -> None:
+async def test_lists_wait_once_for_a_slow_server_and_hear_of_it_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_look, "PATIENCE", 1.0)
     slow = FakeServer("t")
     slow.starting = asyncio.Event()
     async with benched({"a": FakeServer("t"), "b": slow}) as bench:
@@ -49,22 +50,23 @@ async def test_lists_wait_once_for_a_slow_server_and_hear_of_it_later() -> None:
         clock = asyncio.get_running_loop().time
         began = clock()
         assert missing(await session.do("tools/list")) == {"b": "starting"}
-        assert clock() - began >= 0.09
+        assert clock() - began >= 0.9
         began = clock()
         await session.do("tools/list")
-        assert clock() - began < 0.09
+        assert clock() - began < 0.9
         session.sent.clear()
         slow.starting.set()
         await until(lambda: (CHANGED, None) in session.sent)
         assert await session.tools() == ["a_t", "b_t"]
 
 
-async def test_greetings_wait_for_nobody() -> None:
+async def test_greetings_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_look, "PATIENCE", 10.0)
     slow = FakeServer("t")
     slow.starting = asyncio.Event()
     async with benched({"a": slow}) as bench:
         session = bench.session()
-        async with asyncio.timeout(0.09):
+        async with asyncio.timeout(5):
             hello = await session.do("initialize")
             discovered = await session.do("server/discover", era="modern")
         assert set(hello["capabilities"]) == {"tools", "prompts", "resources", "completions", "logging"}

@@ -92,13 +92,14 @@ async def test_what_belongs_to_a_session_lasts_from_call_to_call() -> None:
         assert len([row for row in await m.ps() if row.state == "ready"]) == 1
 
 
-async def test_a_call_does_not_wait_for_servers_it_is_not_for() -> None:
+async def test_a_call_does_not_wait_for_servers_it_is_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Invariant 9."""
+    monkeypatch.setattr("mooring.relay.first_look.PATIENCE", 40.0)
     slow = {"mcp_servers": {"echo": server(), "slow": server("--never-answer")}}
     async with mooring.open(slow | {"workspaces": {"w": {"mcp_servers": ["*"]}}}) as m:
         began = asyncio.get_running_loop().time()
         await m.call("w", "echo_pid")
-        assert asyncio.get_running_loop().time() - began < 2.5
+        assert asyncio.get_running_loop().time() - began < 20
 
 
 async def test_it_runs_on_the_standard_loop_of_a_host_program(tmp_path: Path) -> None:
