@@ -39,7 +39,9 @@ def place(fault: Fault, home: Path) -> Generator[None]:
     state = home / "state"
     state.mkdir(mode=0o700)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "chaos", str(state)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", f"size={2 + COUNT // 20}m,mode=0700", "chaos", str(state)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small file system: {mounted.stderr.decode().strip()}")

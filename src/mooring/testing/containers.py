@@ -55,8 +55,16 @@ def lacks(engine: str) -> str:
 
 
 def image(engine: str, name: str = IMAGE, user: int = USER) -> str:
-    """Have an image with nothing in it."""
-    command(engine, "import", "--change", f"USER {user}:{user}", "-", name, stdin=empty())
+    """Have an image with nothing in it. One that is there is kept: another in its place would only take its name away,
+    and each command of Podman reads all that there are."""
+    there = subprocess.run(
+        [engine, "image", "inspect", "--format", "{{.Config.User}}", name],
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+    )
+    if there.stdout.decode().strip() != f"{user}:{user}":
+        command(engine, "import", "--change", f"USER {user}:{user}", "-", name, stdin=empty())
     return name
 
 
