@@ -58,6 +58,10 @@ def failed(error: BaseException) -> Row:
     return {"failed": f"{type(error).__name__}: {error}"}
 
 
+SETTLED = 2.0
+"""Seconds that an earlier life goes on once all is there: what a gateway keeps for its next start is written then."""
+
+
 @contextlib.asynccontextmanager
 async def bring_up(name: str, behind: list[Server], *, lives: int = 1) -> AsyncIterator[Running]:
     """A peer in its last life; before that it was up and complete ``lives - 1`` times on the same folder."""
@@ -67,6 +71,7 @@ async def bring_up(name: str, behind: list[Server], *, lives: int = 1) -> AsyncI
         for _ in range(lives - 1):
             async with running(peer) as up:
                 await up.complete()
+                await asyncio.sleep(SETTLED)
         async with running(peer) as up:
             yield up
 
