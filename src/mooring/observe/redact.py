@@ -16,9 +16,10 @@ MAX_FORMS = 8192
 MIN_BEGUN = 8
 """Characters of a value at the end of a line that are taken for its beginning."""
 
-_CREDENTIALS = re.compile(r"(?i)\b(bearer|basic(?= +[\w+/=]{16})) +[\w.~+/=-]+")
+_CREDENTIALS = r"(?i)\b(bearer|basic(?= +[\w+/=]{16})) +[\w.~+/=-]+"
 """``Basic`` only before what may be base64 of a name and a password: it is an ordinary word as well."""
-_KEYS = re.compile(r"mrg_[\w-]{8,}")
+_KEYS = r"mrg_[\w-]{8,}"
+"""Compiled for the first line, which comes after the boot."""
 
 
 class Redactor:
@@ -42,8 +43,8 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """``text`` without secrets; from any thread."""
         text = _mask(text, _found(text, tuple(self._forms)))
-        text = _CREDENTIALS.sub(rf"\1 {MASK}", text)
-        return _KEYS.sub("mrg_" + MASK, text)
+        text = re.sub(_CREDENTIALS, rf"\1 {MASK}", text)
+        return re.sub(_KEYS, "mrg_" + MASK, text)
 
 
 def _forms(value: str) -> set[str]:

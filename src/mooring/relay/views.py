@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,8 +16,10 @@ from mooring.config.plan import Mount, Plan, Workspace
 from mooring.errors import Refused
 from mooring.nouns import Principal
 from mooring.relay.listings import Listings
-from mooring.relay.table import Route, Table, build
-from mooring.relay.view import View
+
+if TYPE_CHECKING:
+    from mooring.relay.table import Route, Table
+    from mooring.relay.view import View
 
 VIEWS = 1000
 """Views kept per workspace: where others say who somebody is, there may be any number of people."""
@@ -145,10 +148,14 @@ class Views:
         return table
 
     def _built(self, mounts: tuple[Mount, ...]) -> Table:
+        from mooring.relay.table import build  # nobody asks before the daemon is ready
+
         listings = self._listings.of(self.plan.variants)
         return build(mounts, self.plan.variants, listings, self._unapproved() if self.strict else None)
 
     def _make(self, workspace: Workspace, principal: Principal) -> View:
+        from mooring.relay.view import View
+
         room = self._room(workspace.name)
         listings = self._listings.of(self.plan.variants)
         missing = {
