@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import FakeServer, benched, failed, planned, until
+from relay_bench import FakeServer, benched, failed, planned, until, variant
 
+from mooring.config.plan import REGISTRY, Mount, Plan, Workspace
 from mooring.nouns import Facts, Item, Listing
 from mooring.relay import first_look, subscriptions
 from mooring.relay.listings import Listings, changed_kinds
@@ -275,6 +276,20 @@ async def test_prompts_resources_and_completions_wait_for_a_first_look_as_tools_
         slow.starting.set()
         assert await asked == {}
         assert slow.asked(method)
+
+
+async def test_registry_exec_reaches_the_inner_tool_before_the_registry_was_listed() -> None:
+    registry, other = FakeServer("exec"), FakeServer("t")
+    registry.starting = asyncio.Event()
+    mounts = (Mount("w", "registry", REGISTRY, REGISTRY), Mount("w", "a", "a", "a"))
+    plan = Plan(variants={id: variant(id) for id in (REGISTRY, "a")}, workspaces={"w": Workspace("w", mounts)})
+    async with benched({REGISTRY: registry, "a": other}, plan) as bench:
+        asked = asyncio.create_task(bench.session().call("registry_exec", tool_name="a_t", arguments={}))
+        await asyncio.sleep(0.01)
+        registry.starting.set()
+        assert not (await asked).get("isError")
+        assert [msgspec.json.decode(params)["name"] for params in other.asked("tools/call")] == ["t"]
+        assert registry.asked("tools/call") == []
 
 
 async def test_a_uri_that_nobody_knows_is_named_in_the_refusal() -> None:

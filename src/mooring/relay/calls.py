@@ -65,17 +65,15 @@ class Calls:
         """Call a tool. Every failure of Mooring is a result with ``isError``."""
         principal = request.session.principal
         try:
-            view = self._views.of(principal)
-            parts, name, route = _named(request, view)
+            parts, name, route = _named(request, self._views.of(principal))
+            route = route or await self._tool(principal, name)
             if route is not None and indirect(route):
-                request = meant(request, view.table.tools)
-                parts, name, route = _named(request, view)
-            if route is None and await self._looked(principal, name):
-                view = self._views.of(principal)
-                route = view.table.tools.get(name)
+                request = meant(request, self._views.of(principal).table.tools)
+                parts, name, route = _named(request, self._views.of(principal))
+                route = route or await self._tool(principal, name)
         except MooringError as error:
             return refusals.tool_failure(error, request.era)
-        decision = _UNKNOWN if route is None else view.for_call(route)
+        decision = _UNKNOWN if route is None else self._views.of(principal).for_call(route)
         if route is None or not decision.allowed:
             self._record.denied(request, name, route, decision)
             return refusals.unknown_tool(request.era)
@@ -158,6 +156,10 @@ class Calls:
             self._views.remember(principal.workspace, uris, route.variant.id)
         if len(result) <= handles.SCAN_LIMIT and handles.SIGN in result:
             self._handles.remember(principal, result, route)
+
+    async def _tool(self, principal: Principal, name: str) -> Route | None:
+        """Where the name of a tool leads that nobody is known to have, once those who may have it are listed."""
+        return self._views.of(principal).table.tools.get(name) if await self._looked(principal, name) else None
 
     async def _prompt(self, principal: Principal, name: str) -> Route | None:
         route = self._views.of(principal).table.prompts.get(name)
