@@ -43,10 +43,9 @@ async def start(names: list[str], effort: Effort) -> Table:
     figures: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     bare: list[float] = []
     for _ in range(effort.rounds):
-        bare += [bare_interpreter() for _ in range(3)]
         for name in names:
             try:
-                for title, seconds in (await one_start(name)).items():
+                for title, seconds in (await one_start(name, bare)).items():
                     figures[name][title].append(seconds)
             except Exception as error:
                 table[name] = failed(error)
@@ -66,13 +65,18 @@ def bare_interpreter() -> float:
     return time.perf_counter() - begun
 
 
-async def one_start(name: str) -> dict[str, float]:
-    """The times, in seconds. Its first life with one server is not timed: byte code and stored lists are there."""
+async def one_start(name: str, bare: list[float]) -> dict[str, float]:
+    """The times, in seconds. Its first life with one server is not timed: byte code and lists are there then. ``bare``
+    gets the time of a bare interpreter before each, on a machine that is as warm."""
     figures: dict[str, float] = {}
+
+    def compare() -> None:
+        bare.append(bare_interpreter())
+
     if PEERS[name].health:
-        async with bring_up(name, servers(1), lives=2) as up:
+        async with bring_up(name, servers(1), lives=2, before=compare) as up:
             figures["ready s"] = await up.ready()
-    async with bring_up(name, servers(1), lives=2) as up:
+    async with bring_up(name, servers(1), lives=2, before=compare) as up:
         figures["answers s"] = await up.answers()
     if PEERS[name].relays:
         async with bring_up(name, servers(20, delay=0.5)) as up:

@@ -63,8 +63,11 @@ SETTLED = 2.0
 
 
 @contextlib.asynccontextmanager
-async def bring_up(name: str, behind: list[Server], *, lives: int = 1) -> AsyncIterator[Running]:
-    """A peer in its last life; before that it was up and complete ``lives - 1`` times on the same folder."""
+async def bring_up(
+    name: str, behind: list[Server], *, lives: int = 1, before: Callable[[], object] | None = None
+) -> AsyncIterator[Running]:
+    """A peer in its last life; before that it was up and complete ``lives - 1`` times on the same folder. ``before`` is
+    called right before the last one."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         peer = PEERS[name](behind, Path(folder))
         peer.prepare()
@@ -72,6 +75,8 @@ async def bring_up(name: str, behind: list[Server], *, lives: int = 1) -> AsyncI
             async with running(peer) as up:
                 await up.complete()
                 await asyncio.sleep(SETTLED)
+        if before is not None:
+            before()
         async with running(peer) as up:
             yield up
 

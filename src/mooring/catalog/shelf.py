@@ -11,7 +11,10 @@ import logging
 import sys
 import tomllib
 from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -67,6 +70,8 @@ class Shelf:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._synonyms: list[list[str]] = []
+        self._spelling: asyncio.Future[ModuleType]
+        """``catalog.spelling``, which misspelt words need and which takes 5 ms: loaded beside the first look-ups."""
         self._learnt: _Learnt | None = None
         self._changes = 0
 
@@ -175,8 +180,7 @@ class Shelf:
 
     async def _meant(self, learnt: _Learnt, misspelt: Sequence[str]) -> dict[str, list[tuple[str, float]]]:
         """What misspelt words may stand for."""
-        from mooring.catalog import spelling  # most questions have no such words
-
+        spelling = await self._spelling
         needed = {length for word in misspelt for length in spelling.lengths(word)} - learnt.words.keys()
         if needed:
             rows = await self._store.read("catalog_words_of_lengths", lengths=_json(sorted(needed)))
@@ -193,6 +197,8 @@ class Shelf:
 
     async def _learn(self) -> _Learnt:
         if not self._synonyms:
+            load = partial(import_module, "mooring.catalog.spelling")
+            self._spelling = asyncio.get_running_loop().run_in_executor(None, load)
             text = Path(__file__).with_name("synonyms.toml").read_text("utf-8")
             self._synonyms = tomllib.loads(text)["groups"]
         if self._learnt is None:
