@@ -55,7 +55,8 @@ def printing(program: str) -> SecretRef:
 
 def test_each_kind_of_reference_finds_its_value(secrets: Secrets, keyring: MemoryKeyring, tmp_path: Path) -> None:
     """R22 A22."""
-    keyring.kept = {("mooring", "mine"): "a", ("theirs", "me/too"): "b"}
+    secrets.store_set("mine", "a")
+    keyring.kept["theirs", "me/too"] = "b"
     secrets.store_set("kept", VALUE)
     assert secrets.fetch(SecretRef("env", "TOKEN")) == VALUE
     assert secrets.fetch(private(tmp_path / "f", VALUE + "\n")) == VALUE
@@ -241,11 +242,21 @@ def test_the_store_with_keyring_keeps_only_names_in_the_file(
 ) -> None:
     """A22."""
     secrets.store_set("a", VALUE)
-    assert keyring.kept == {("mooring", "a"): VALUE}
+    assert keyring.kept == {("mooring", f"{tmp_path}/state/secrets.json#a"): VALUE}
     assert json.loads((tmp_path / "state" / "secrets.json").read_text()) == {"a": None}
     assert secrets.fetch(SecretRef("store", "a")) == VALUE
     assert secrets.store_remove("a")
     assert keyring.kept == {}
+
+
+def test_two_installations_of_one_user_keep_different_values_under_one_name(tmp_path: Path) -> None:
+    keyring = MemoryKeyring()
+    mine, other = (SecretStore(str(tmp_path / name / "secrets.json"), lambda: keyring) for name in ("mine", "other"))
+    mine.set("a", "my value")
+    other.set("a", "another")
+    other.remove("a")
+    assert mine.get("a") == "my value"
+    assert other.get("a") is None
 
 
 def test_the_store_survives_a_keyring_that_went_away_or_forgot(tmp_path: Path) -> None:

@@ -419,6 +419,26 @@ async def test_redirects_stay_at_the_same_origin(http_bench: HttpBench) -> None:
     assert other.seen == []
 
 
+@pytest.mark.parametrize("hops", [5, 6])
+async def test_redirects_are_followed_five_times(http_bench: HttpBench, hops: int) -> None:
+    server = await http_bench.serve("modern")
+
+    async def redirect(it: Exchange) -> bool:
+        path = it.path.removesuffix("/")
+        if path.endswith(f"-{hops}"):
+            return False
+        hop = int(path.rpartition("-")[2]) if "-" in path else 0
+        await it.reply(307, b"", location=f"/hop-{hop + 1}")
+        return True
+
+    server.override = redirect
+    if hops == 5:
+        assert (await call(await http_bench.connect(server), a=1))["structuredContent"] == {"a": 1}
+    else:
+        with pytest.raises(UpstreamProtocol, match="redirects in circles"):
+            await http_bench.connect(server)
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_an_answer_has_a_longest_length(
     http_bench: HttpBench, monkeypatch: pytest.MonkeyPatch, streamed: bool

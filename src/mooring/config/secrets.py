@@ -124,6 +124,17 @@ class Secrets:
             raise ConfigError(f"secret {ref}: the plugin returned something that is not text")
         return value or None
 
+    def _from_keyring(self, ref: SecretRef, name: str) -> str | None:
+        keyring: Any = usable_keyring()
+        if keyring is None:
+            raise ConfigError(f"secret {ref}: this machine has no usable keyring")
+        service, slash, user = name.partition("/")
+        entry = (service, user) if slash else (SERVICE, self._store().entry(name))
+        try:
+            return keyring.get_password(*entry)
+        except Exception as error:
+            raise ConfigError(f"secret {ref}: the keyring failed ({type(error).__name__})") from None
+
     def _store(self) -> SecretStore:
         return SecretStore(self._home.secret_file, usable_keyring)
 
@@ -140,7 +151,7 @@ class Secrets:
             case "file", str(name):
                 return _from_file(os.path.expanduser(name))
             case "keyring", str(entry):
-                return _from_keyring(ref, entry)
+                return self._from_keyring(ref, entry)
             case "store", str(name):
                 return self._store().get(name)
             case "command", tuple(argv):
@@ -170,17 +181,6 @@ def _from_file(file: str) -> str | None:
             return handle.read().removesuffix("\n").removesuffix("\r") or None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=file) from None
-
-
-def _from_keyring(ref: SecretRef, entry: str) -> str | None:
-    keyring: Any = usable_keyring()
-    if keyring is None:
-        raise ConfigError(f"secret {ref}: this machine has no usable keyring")
-    service, slash, user = entry.partition("/")
-    try:
-        return keyring.get_password(service, user) if slash else keyring.get_password(SERVICE, entry)
-    except Exception as error:
-        raise ConfigError(f"secret {ref}: the keyring failed ({type(error).__name__})") from None
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

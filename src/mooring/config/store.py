@@ -18,7 +18,8 @@ from mooring.config.names import plain_fault
 from mooring.errors import ConfigError
 
 SERVICE = "mooring"
-"""Under which the keyring keeps our entries."""
+"""Under which the keyring keeps our entries. The user of an entry is file and name: several installations of one user
+share a keyring."""
 
 _IN_KEYRING = None
 
@@ -29,6 +30,10 @@ class SecretStore:
     def __init__(self, file: str, keyring: Callable[[], Any | None]) -> None:
         self._file = file
         self._keyring = keyring
+
+    def entry(self, name: str) -> str:
+        """The user under which the keyring keeps ``name``."""
+        return f"{self._file}#{name}"
 
     def names(self) -> list[str]:
         """Every name, sorted."""
@@ -41,7 +46,7 @@ class SecretStore:
         if name not in known:
             return None
         kept = known[name]
-        return self._ask(name, _get(name)) if kept is _IN_KEYRING else kept
+        return self._ask(name, _get) if kept is _IN_KEYRING else kept
 
     def set(self, name: str, value: str) -> None:
         """Keep ``value`` under ``name``, in place of another. Raises ConfigError for a name that cannot be one."""
@@ -51,7 +56,7 @@ class SecretStore:
             known = self._read()
             known[name] = value
             if self._keyring() is not None:
-                self._ask(name, lambda keyring: keyring.set_password(SERVICE, name, value))
+                self._ask(name, lambda keyring, entry: keyring.set_password(SERVICE, entry, value))
                 known[name] = _IN_KEYRING
             self._write(known)
 
@@ -61,16 +66,16 @@ class SecretStore:
             known = self._read()
             if name not in known:
                 return False
-            if known.pop(name) is _IN_KEYRING and self._ask(name, _get(name)) is not None:
-                self._ask(name, lambda keyring: keyring.delete_password(SERVICE, name))
+            if known.pop(name) is _IN_KEYRING and self._ask(name, _get) is not None:
+                self._ask(name, lambda keyring, entry: keyring.delete_password(SERVICE, entry))
             self._write(known)
             return True
 
-    def _ask(self, name: str, do: Callable[[Any], Any]) -> Any:
+    def _ask(self, name: str, do: Callable[[Any, str], Any]) -> Any:
         """What the keyring answers; None where there is none."""
         keyring = self._keyring()
         try:
-            return None if keyring is None else do(keyring)
+            return None if keyring is None else do(keyring, self.entry(name))
         except Exception as error:
             raise ConfigError(f"the secret {name}: the keyring failed ({type(error).__name__})") from None
 
@@ -95,8 +100,8 @@ class SecretStore:
         write_atomically(self._file, msgspec.json.format(msgspec.json.encode(known, order="sorted")), mode=0o600)
 
 
-def _get(name: str) -> Callable[[Any], Any]:
-    return lambda keyring: keyring.get_password(SERVICE, name)
+def _get(keyring: Any, entry: str) -> Any:
+    return keyring.get_password(SERVICE, entry)
 
 
 def _content(file: str) -> bytes:

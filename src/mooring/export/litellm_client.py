@@ -109,7 +109,7 @@ class LiteLLMClient:
         """The teams whose ids begin so. Each is asked for by itself, since lists do not tell what it may use."""
         found: list[Team] = []
         query = {"search": prefix, "search_team_id_match": "prefix", "page_size": PAGE}
-        for page in range(1, PAGES):
+        for page in range(1, PAGES + 1):
             answer = await self._read(rows.TeamPage, "/v2/team/list", {**query, "page": page})
             for id in (row.team_id for row in answer.teams if row.team_id.startswith(prefix)):
                 told = await self._send("GET", "/team/info", params={"team_id": id}, gone=True)
@@ -122,7 +122,7 @@ class LiteLLMClient:
     async def _keys(self, **query: str) -> dict[str, Key]:
         """By hash."""
         found: dict[str, Key] = {}
-        for page in range(1, PAGES):
+        for page in range(1, PAGES + 1):
             full = {**query, "return_full_object": "true", "size": PAGE, "page": page}
             answer = await self._read(rows.KeyPage, "/key/list", full)
             found |= {row.token: row.entry for row in answer.keys}

@@ -101,7 +101,11 @@ async def _check_packages(keeper: Keeper, packages: tuple[str, ...], server: str
     missing: list[str] = []
     for package in packages:
         argv = (asks, "--show", "--showformat=${Status}", package)
-        done = await command.run(keeper, argv, child_environment({}, {}, os.environ), limit=QUESTION)
+        try:
+            done = await command.run(keeper, argv, child_environment({}, {}, os.environ), limit=QUESTION)
+        except TimeoutError:
+            what = f"{argv[0]} did not say within {QUESTION:g} s whether {package} is installed"
+            raise StartFailed(f'Server "{server}": {what}', server=server, phase="resolve") from None
         if not (done.ok and done.output == _INSTALLED):
             missing.append(package)
     if missing:

@@ -8,6 +8,7 @@ uid is checked.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -33,6 +34,8 @@ LINE_LIMIT = 64 << 20
 
 UNREAD_LIMIT = 16 << 20
 """Bytes that may wait for a client; beyond it, what a verb reports on its way is dropped, its result is not."""
+
+_log = logging.getLogger(__name__)
 
 Attach = Callable[[str, bool], Principal]
 """Whose conversation a shim for this workspace begins, which may demand that there is the registry. Raises MooringError
@@ -150,6 +153,8 @@ class ControlConnection(asyncio.Protocol):
         try:
             result = await self._verbs().invoke(asked.method, asked.params, heard)
         except Exception as error:  # the error boundary of a verb: its asker gets it, the daemon goes on
+            if not isinstance(error, MooringError):
+                _log.exception("%s failed", asked.method)
             self._send({"id": asked.id, "error": failure(error)})
         else:
             self._send({"id": asked.id, "result": result})

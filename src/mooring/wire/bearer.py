@@ -58,6 +58,7 @@ class Bearer:
         if self._renewal is not None and not self._renewal.done():
             await asyncio.wait((self._renewal,), timeout=ENDING)
             self._renewal.cancel()
+            await asyncio.wait((self._renewal,), timeout=ENDING)
 
     async def token(self) -> str:
         """The token to send; "" when there is none. Raises Unavailable when it ended and cannot be renewed now."""

@@ -177,7 +177,7 @@ class HttpClient:
     async def _sent(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> httpx2.Response:
         with translated(self.name, shown(url)):
             request = self._client.build_request(method, url, headers=headers, content=content)
-            for _ in range(REDIRECTS):
+            for _ in range(REDIRECTS + 1):
                 response = await self._client.send(request, stream=True)
                 following = next_request(response)
                 if following is None:

@@ -104,7 +104,7 @@ def _members(content: bytes) -> Iterator[tuple[str, bytes]]:
         return
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         for number, member in enumerate(tar):
-            if number > ENTRIES:
+            if number == ENTRIES:
                 return
             if member.isfile() and member.name.endswith((SERVER, TOOLS)) and member.size <= FILE_BYTES:
                 file = tar.extractfile(member)
