@@ -48,6 +48,11 @@ class MooringError(Exception):
         """The machine-readable half: ``kind`` and whatever the raiser attached (JSON values only)."""
         return {"kind": self.kind, **self.details}
 
+    def shown(self) -> dict[str, Any]:
+        """Those of its facts that an MCP client may have."""
+        facts = self.facts()
+        return {key: facts[key] for key in ("kind", "server", "phase", "retry_at") if key in facts}
+
 
 class ConfigError(MooringError):
     """The configuration is not valid."""

@@ -200,7 +200,7 @@ async def test_failures_are_translated_once_and_tell_no_inner_detail():
     async with conversation() as (client, _):
         await client.shake_hands()
         assert (await client.ask("refused"))["error"] == {
-            "code": -32603,
+            "code": -32602,
             "message": "Not available to this key.",
             "data": {"kind": "refused"},
         }

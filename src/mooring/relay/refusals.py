@@ -18,7 +18,6 @@ from mooring.wire.jsonrpc import Answer
 
 ERROR_KEY = "mooring/error"
 LEGACY_ONLY = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "This method is not part of protocol version 2026-07-28.")
-_SHOWN = ("kind", "server", "phase", "retry_at")
 
 
 def unknown_tool(era: Era) -> Answer:
@@ -35,12 +34,12 @@ def unknown(what: str, **named: str) -> Answer:
 
 def tool_failure(error: MooringError, era: Era) -> Answer:
     """A failed call as a result that a model can read."""
-    return _tool_error(_told(error), shown(error), era)
+    return _tool_error(_told(error), error.shown(), era)
 
 
 def failure(error: MooringError) -> Answer:
     """Any other failed request."""
-    return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _told(error), shown(error))
+    return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, _told(error), error.shown())
 
 
 def fitting_tool(answer: Answer, policy: Policy | None, era: Era) -> Answer:
@@ -68,12 +67,6 @@ def _too_long(size: int, policy: Policy) -> str:
 
 def _sizes(size: int, policy: Policy) -> dict[str, Any]:
     return {"kind": "too_large", "size": size, "limit": policy.max_result}
-
-
-def shown(error: MooringError) -> dict[str, Any]:
-    """The facts a client may have."""
-    facts = error.facts()
-    return {key: facts[key] for key in _SHOWN if key in facts}
 
 
 def explained(error: MooringError, next_step: str = "") -> str:

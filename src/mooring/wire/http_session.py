@@ -16,14 +16,14 @@ import os
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import asynccontextmanager
 
-from mooring.errors import MooringError, Refused
+from mooring.errors import MooringError
 from mooring.nouns import Era, Principal
 from mooring.wire import jsonrpc
 from mooring.wire.eras import ModernMeta
 from mooring.wire.http_messages import JSON, Reply, Request, Stream
 from mooring.wire.http_replay import OF_CALL, Journal, Outlet, event
 from mooring.wire.jsonrpc import Answer, failure
-from mooring.wire.session import Handler, Session
+from mooring.wire.session import Handler, Session, failed
 
 _log = logging.getLogger(__name__)
 
@@ -38,12 +38,6 @@ _NEEDS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampli
 def new_session_id() -> str:
     """32 random bytes as text of visible ASCII."""
     return base64.urlsafe_b64encode(os.urandom(32)).rstrip(b"=").decode()
-
-
-def translate(error: MooringError) -> Answer:
-    """Mooring's own failure as a JSON-RPC error; the machine-readable half is its ``data``."""
-    code = jsonrpc.INVALID_PARAMS if isinstance(error, Refused) else jsonrpc.INTERNAL_ERROR
-    return failure(code, error.message, error.facts())
 
 
 class HttpSession:
@@ -270,7 +264,7 @@ class HttpCall:
         try:
             return await handler.handle(self)
         except MooringError as error:
-            return translate(error)
+            return failed(error)
         except jsonrpc.BadFrame as error:
             return failure(error.code, str(error))
         except asyncio.CancelledError:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from mooring.errors import MooringError, Refused
 from mooring.nouns import Era, Principal
+from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 
 
@@ -92,3 +94,9 @@ class Handler(Protocol):
     def opened(self, session: Session) -> None:
         """A session began (legacy: ``initialize`` was answered)."""
         ...
+
+
+def failed(error: MooringError) -> Answer:
+    """A failure of Mooring that the relay has not put into words, for either front."""
+    code = jsonrpc.INVALID_PARAMS if isinstance(error, Refused) else jsonrpc.INTERNAL_ERROR
+    return jsonrpc.failure(code, error.message, error.shown())

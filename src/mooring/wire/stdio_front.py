@@ -24,7 +24,7 @@ from mooring.nouns import Era, Principal
 from mooring.wire import eras, jsonrpc
 from mooring.wire.jsonrpc import EMPTY, Answer, BadFrame, Envelope
 from mooring.wire.lines import Lines
-from mooring.wire.session import Handler
+from mooring.wire.session import Handler, failed
 
 UNREAD_LIMIT = 64 << 20
 """Bytes a client may leave unread; beyond that nothing more is read from it, and notifications are dropped."""
@@ -361,7 +361,7 @@ async def _answer(handler: Handler, request: StdioRequest) -> Answer:
     except BadFrame as error:
         return jsonrpc.failure(error.code, f"{request.method}: {error}")
     except MooringError as error:
-        return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, error.message, {"kind": error.kind})
+        return failed(error)
     except Exception:
         _log.exception("request %s", request.method)
         return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "Mooring failed to answer; its log says why.")
