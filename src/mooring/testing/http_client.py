@@ -124,7 +124,7 @@ class HttpClient(Client):
     async def exchange(self, method: str, body: bytes, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
         """One HTTP exchange with exactly these headers (and Host, Content-Length) on a kept or a new connection, which
         is closed if the reply is not read to its end."""
-        wire = self._idle.pop() if self._idle else await Wire.open(self.url)
+        wire = self._kept() or await Wire.open(self.url)
         reply: Reply | None = None
         try:
             async with asyncio.timeout(self.timeout):
@@ -136,6 +136,15 @@ class HttpClient(Client):
                 self._idle.append(wire)
             else:
                 wire.close()
+
+    def _kept(self) -> Wire | None:
+        """The connection used last that the server has not closed meanwhile, as it does with those that are idle."""
+        while self._idle:
+            wire = self._idle.pop()
+            if not wire.closed:
+                return wire
+            wire.close()
+        return None
 
     def _own_headers(self) -> dict[str, str]:
         own = {"Authorization": f"Bearer {self.token}"} if self.token else {}

@@ -86,6 +86,11 @@ class Wire:
         parts = urlsplit(url)
         return cls(*await asyncio.open_connection(parts.hostname, parts.port or 80, limit=LINE_LIMIT))
 
+    @property
+    def closed(self) -> bool:
+        """Whether the server closed it and all was read."""
+        return self.reader.at_eof()
+
     async def send(self, data: bytes) -> Reply:
         """Write raw bytes and read the head of the answer."""
         self.writer.write(data)
