@@ -11,9 +11,10 @@ import os
 import resource
 import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -366,9 +367,11 @@ async def file_limit(arena: Arena, count: int) -> None:
 
 
 async def full_disk(arena: Arena, count: int) -> None:
-    """The file system of the store is full."""
+    """The file system of the store is full. Its log is emptied before, or it had room for hundreds of keys more."""
     filler = arena.home / "state" / "filler"
     for _ in range(count):
+        with closing(sqlite3.connect(arena.home / "state" / "mooring.db", timeout=CALL)) as store:
+            store.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         with filler.open("wb", buffering=0) as file, suppress(OSError):
             while True:
                 file.write(b"x" * 4096)

@@ -39,7 +39,7 @@ def place(fault: Fault, home: Path) -> Generator[None]:
     state = home / "state"
     state.mkdir(mode=0o700)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={2 + COUNT // 20}m,mode=0700", "chaos", str(state)],
+        ["mount", "-t", "tmpfs", "-o", f"size={4 + COUNT // 200}m,mode=0700", "chaos", str(state)],
         capture_output=True,
         check=False,
     )
