@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import BOUND, MODERN, FakeServer, benched, failed, ok, planned, until
+from relay_bench import BOUND, LEGACY, MODERN, FakeServer, benched, failed, ok, planned, until
 
 from mooring.errors import Crashed, Refused
 from mooring.nouns import Facts
@@ -220,6 +220,37 @@ async def test_a_legacy_client_calls_a_modern_server() -> None:
         assert await bench.session().call("a_t") == {"content": []}
         meta = msgspec.json.decode(bench.servers["a"].asked("tools/call")[0])["_meta"]
         assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+
+
+@pytest.mark.parametrize("facts", [LEGACY, MODERN])
+async def test_a_result_that_is_no_object_is_the_server_s_fault_not_the_caller_s(facts: Facts) -> None:
+    server = FakeServer("t", facts=facts)
+    server.replies["tools/call"] = lambda *_: ok(["not", "a", "result"])
+    async with benched({"a": server}) as bench:
+        session = bench.session(era="modern" if facts is LEGACY else "legacy")
+        assert (await session.do("tools/call", {"name": "a_t"}))["code"] == -32603
+
+
+async def test_headers_repeat_the_arguments_that_are_sent_also_when_a_guard_changed_them() -> None:
+    """A server refuses a request whose headers say something else than its body."""
+    server = FakeServer(facts=MODERN)
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    server.items["tools"] = [{"name": "t", "inputSchema": schema}]
+    made: list[Any] = []
+
+    def called(params: bytes, caller: Any) -> Answer:
+        made.append(caller.headers)
+        return ok({})
+
+    server.replies["tools/call"] = called
+    async with benched({"a": server}) as bench:
+        session = bench.session(era="modern")
+        await session.call("a_t")
+        request = session.request("tools/call", {"name": "a_t", "arguments": {"region": "eu"}})
+        route = bench.app.views.table("w").tools["a_t"]
+        forward = bench.app.relay.methods.extensions._forward
+        await forward(request, route, b'{"name":"t","arguments":{"region":"us"}}')
+        assert made == [{}, {"Mcp-Param-Region": "us"}]
 
 
 async def test_a_cancelled_call_gives_its_lease_back_and_is_told() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import BOUND, MODERN, FakeServer, FakeSession, benched, ok, planned, variant
+from relay_bench import BOUND, MODERN, FakeRequest, FakeServer, FakeSession, benched, ok, planned, variant
 
 from mooring.config.plan import Plan, Policy, Rate, Rule, ToolRules
 from mooring.nouns import Era
@@ -50,6 +50,36 @@ async def test_a_denied_tool_is_hidden_and_refused_like_one_that_is_not_there() 
         reasons = [event.data["reason"] for event in bench.events if event.name == "policy.denied"]
         assert reasons == ["deny[0] of the policy", "no such tool"]
         assert bench.servers["a"].asked("tools/call") == []
+
+
+@pytest.mark.parametrize("prefix", ["", "a"])
+async def test_a_call_has_one_meaning_only(prefix: str) -> None:
+    """R23: what was decided about is what the server is told, also by a client that says a member twice, or once more
+    in capitals, which some servers take for the same."""
+    plan = governed("a", deny=(Rule("a", "rm"),))
+    room = plan.workspaces["w"]
+    mounts = (msgspec.structs.replace(room.mounts[0], prefix=prefix),)
+    plan = msgspec.structs.replace(plan, workspaces={"w": msgspec.structs.replace(room, mounts=mounts)})
+    name = b'"%b"' % (f"{prefix}_ls" if prefix else "ls").encode()
+    async with benched({"a": FakeServer("rm", "ls")}, plan) as bench:
+        session, server = bench.session(), bench.servers["a"]
+
+        async def sent(method: str, params: bytes) -> Answer:
+            return await bench.app.relay.handle(FakeRequest(session, method, params, "legacy"))
+
+        twice = await sent("tools/call", b'{"name":"rm","arguments":{"x":1},"name":%b,"arguments":{}}' % name)
+        assert twice.error is None
+        assert server.asked("tools/call") == [b'{"name":"ls","arguments":{}}']
+        for params in (b'{"name":%b,"Name":"rm"}' % name, b'{"name":%b,"arguments":{},"Arguments":{"x":1}}' % name):
+            answer = await sent("tools/call", params)
+            assert bytes(jsonrpc.members(answer.error or b"")["code"]) == b"-32602"
+        await sent("resources/read", b'{"uri":"x://1","uri":"x://2"}')
+        await sent("resources/read", b'{"uri":"x://2","URI":"x://1"}')
+        await sent("completion/complete", b'{"ref":{"type":"ref/resource","uri":"x://1","uri":"x://2"}}')
+        await sent("completion/complete", b'{"ref":{"type":"ref/resource","uri":"x://2","Uri":"x://1"}}')
+        assert server.asked("resources/read") == [b'{"uri":"x://2"}']
+        assert server.asked("completion/complete") == [b'{"ref":{"type":"ref/resource","uri":"x://2"}}']
+        assert len(server.asked("tools/call")) == 1
 
 
 @pytest.mark.parametrize(("trusted", "offered"), [(True, ["a_look", "b_look"]), (False, [])])

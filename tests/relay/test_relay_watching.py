@@ -230,6 +230,14 @@ async def test_one_broken_server_does_not_keep_a_stream_from_the_others() -> Non
             assert msgspec.json.decode(request.told[0][1])["notifications"] == {"resourceSubscriptions": [URI]}
 
 
+async def test_a_legacy_client_cannot_listen_as_modern_ones_do() -> None:
+    """Its call would go on for ever when it leaves, and its session with it."""
+    async with benched({"a": offering()}) as bench:
+        wanted = {"notifications": {"toolsListChanged": True}}
+        assert (await bench.session().do("subscriptions/listen", wanted))["code"] == -32601
+        assert not bench.app.subscriptions._listens.get("w")
+
+
 async def test_nothing_of_a_session_is_kept_when_it_has_ended() -> None:
     async with benched({"a": offering()}) as bench:
         for number in range(20):
@@ -252,12 +260,16 @@ async def test_what_an_own_instance_says_reaches_its_session_and_its_lists_are_t
         own = SessionListener(key, bench.app.pool, bench.app.watching, mine)
         assert key.scope == "s:session-1"
         own.announced("notifications/message", b'{"level":"info"}')
+        mine.log_level = "error"
+        own.announced("notifications/message", b'{"level":"warning"}')
+        own.announced("notifications/message", b'{"level":"critical"}')
         own.announced(UPDATED, b'{"uri":"%s"}' % URI.encode())
         bench.servers["a"].items["tools"].append({"name": "u"})
         own.announced("notifications/tools/list_changed", b"{}")
         assert (await own.asked("roots/list", b"{}")).result == b'{"action":"decline"}'
         await until(lambda: "a_u" in bench.app.views.table("w").tools)
-        assert ("notifications/message", b'{"level":"info"}') in mine.sent
+        levels = [params for method, params in mine.sent if method == "notifications/message"]
+        assert levels == [b'{"level":"info"}', b'{"level":"critical"}']
         assert heard(mine) == [URI]
         assert heard(other) == []
 

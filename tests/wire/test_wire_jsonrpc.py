@@ -134,6 +134,8 @@ def test_requests_without_params_have_none() -> None:
         (b"{}", jsonrpc.INVALID_REQUEST),
         (b'{"id":1}', jsonrpc.INVALID_REQUEST),
         (b'{"id":1,"result":{},"error":{}}', jsonrpc.INVALID_REQUEST),
+        (b'{"id":1,"result":null,"error":null}', jsonrpc.INVALID_REQUEST),
+        (b'{"result":{},"error":null}', jsonrpc.INVALID_REQUEST),
         (b'{"id":true,"result":{}}', jsonrpc.INVALID_REQUEST),
         (b'{"id":{},"method":"x"}', jsonrpc.INVALID_REQUEST),
         (b'{"id":1,"method":5,"params":"\\ud800"}', jsonrpc.INVALID_REQUEST),
@@ -144,6 +146,27 @@ def test_what_is_no_message_is_refused_with_the_right_code(frame: bytes, code: i
     with pytest.raises(BadFrame) as refusal:
         decode(frame)
     assert refusal.value.code == code
+
+
+def test_a_response_may_say_null_of_what_it_does_not_have() -> None:
+    """As JSON-RPC 1.0 wants it, and servers that serialise every member."""
+    fine, failed = (
+        decode(b'{"id":1,"result":{"a":1},"error":null}'),
+        decode(b'{"id":1,"result":null,"error":{"code":1}}'),
+    )
+    assert (fine.result, fine.error) == (Raw(b'{"a":1}'), UNSET)
+    assert (failed.result, failed.error) == (UNSET, Raw(b'{"code":1}'))
+    assert decode(b'{"id":1,"result":null}').result == Raw(b"null")
+
+
+@pytest.mark.parametrize("name", ["Name", "ARGUMENTS", "argument\u017f", "taskid", "_Meta"])
+def test_members_that_decide_are_told_apart_by_case(name: str) -> None:
+    """``encoding/json`` of Go reads each of these as the one that it resembles."""
+    with pytest.raises(BadFrame, match="told apart by case"):
+        jsonrpc.decisive(json.dumps({"name": "a", name: "b"}).encode())
+    assert list(jsonrpc.decisive(b'{"name":"a","arguments":{},"task":{},"later":1}')) == [
+        "name", "arguments", "task", "later",
+    ]  # fmt: skip
 
 
 def test_any_buffer_is_read() -> None:

@@ -73,9 +73,12 @@ def incoming(request: Request, answer: Answer, facts: Facts) -> Answer:
         return answer
     if answer.result is None:
         return _current(answer) if request.era == "modern" else answer
-    if facts.era == "legacy":
-        return Answer(result=eras.to_modern_result(request.method, answer.result, facts.server_info))
-    return Answer(result=eras.to_legacy_result(request.method, answer.result))
+    try:
+        if facts.era == "legacy":
+            return Answer(result=eras.to_modern_result(request.method, answer.result, facts.server_info))
+        return Answer(result=eras.to_legacy_result(request.method, answer.result))
+    except jsonrpc.BadFrame:  # not what the client sent is wrong
+        return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, f"the server's result of {request.method} is no object")
 
 
 def _current(answer: Answer) -> Answer:

@@ -33,7 +33,7 @@ _UNKNOWN, _NO_PROMPT = unknown("tool"), unknown("prompt")
 
 def _named(request: Request, view: View) -> tuple[Mapping[str, Raw], str, Route | None]:
     """The members of a call's params, the name of its tool, and where that leads."""
-    parts = jsonrpc.members(request.params)
+    parts = jsonrpc.decisive(request.params)
     name = jsonrpc.string(parts.get("name")) or ""
     return parts, name, view.table.tools.get(name)
 
@@ -94,7 +94,7 @@ class Calls:
             nonlocal carried
             carried = True
             agreed = msgspec.structs.replace(decision, confirm=False)
-            return await self._carried(call, jsonrpc.members(call.params), route, agreed)
+            return await self._carried(call, jsonrpc.decisive(call.params), route, agreed)
 
         answer = await steward.attended(request, route, decision.confirm, proceed)
         if not carried:
@@ -104,7 +104,7 @@ class Calls:
     async def _carried(
         self, request: Request, parts: Mapping[str, bytes | Raw], route: Route, decision: Decision
     ) -> Answer:
-        params = named(request, parts, "name", route)
+        params = named(parts, "name", route)
         work = self._guarded(request, route, params, decision)
         try:
             answer = await self._record.carried(request, route, route.advertised, params, work, decision)
@@ -116,7 +116,7 @@ class Calls:
 
     async def prompt(self, request: Request) -> Answer:
         """Get a prompt."""
-        parts = jsonrpc.members(request.params)
+        parts = jsonrpc.decisive(request.params)
         name = jsonrpc.string(parts.get("name")) or ""
         try:
             route = await self._prompt(request.session.principal, name)
@@ -126,12 +126,12 @@ class Calls:
         if route is None or not decision.allowed:
             self._record.denied(request, name, route, decision)
             return refusals.unknown("prompt")
-        return await self._forward.reported(request, route, named(request, parts, "name", route), name)
+        return await self._forward.reported(request, route, named(parts, "name", route), name)
 
     async def complete(self, request: Request) -> Answer:
         """Complete an argument of a prompt or of a resource template."""
-        parts = jsonrpc.members(request.params)
-        reference = jsonrpc.members(parts.get("ref", jsonrpc.EMPTY))
+        parts = jsonrpc.decisive(request.params)
+        reference = jsonrpc.decisive(parts.get("ref", jsonrpc.EMPTY))
         principal = request.session.principal
         of_prompt = jsonrpc.string(reference.get("type")) == "ref/prompt"
         target = jsonrpc.string(reference.get("name" if of_prompt else "uri")) or ""
@@ -144,10 +144,9 @@ class Calls:
             why = (route, decision) if of_prompt else self._views.of(principal).withheld(target)
             self._record.denied(request, target, *why)
             return refusals.unknown("prompt or resource")
-        params = request.params
         if "name" in reference and route.advertised != route.upstream:
-            renamed = jsonrpc.build({**reference, "name": jsonrpc.text(route.upstream)})
-            params = jsonrpc.build({**parts, "ref": renamed})
+            reference = {**reference, "name": jsonrpc.text(route.upstream)}
+        params = jsonrpc.build({**parts, "ref": jsonrpc.build(reference)})
         return await self._forward.reported(request, route, params, target)
 
     def _learn(self, principal: Principal, result: bytes, route: Route) -> None:

@@ -30,10 +30,18 @@ class Exchange:
     """A context manager around the wait for one answer, in the task that waits. Raises TimedOut on its way out."""
 
     def __init__(
-        self, request: Request, server: str, silence: float, deadlines: Deadlines, marks: tuple[Marked, ...] = ()
+        self,
+        request: Request,
+        server: str,
+        silence: float,
+        deadlines: Deadlines,
+        marks: tuple[Marked, ...] = (),
+        sent: bytes = jsonrpc.EMPTY,
     ) -> None:
-        """``silence`` in seconds; ``marks``: the arguments that go into headers too."""
+        """``silence`` in seconds; ``marks``: the arguments that go into headers too; ``sent``: the params that have
+        them, which a guard may have changed."""
         self._request = request
+        self._sent = sent
         self._marks = marks
         self._server = server
         self._silence = silence
@@ -82,7 +90,7 @@ class Exchange:
     def headers(self) -> dict[str, str]:
         """What the request carries over HTTP: its parameters, as the tool's schema wants them and as the client sent
         more of them."""
-        return param_headers.outgoing(self._marks, self._request.params, self._request.headers)
+        return param_headers.outgoing(self._marks, self._sent, self._request.headers)
 
     def heard(self, method: str, params: bytes) -> None:
         """The server reports something about this call."""
@@ -109,11 +117,9 @@ class Exchange:
     def _wants(self, params: bytes) -> bool:
         """Whether the caller asked for log messages of this level: legacy by session (all unless it said), modern by
         request (none unless it said)."""
-        wanted = levels.wanted(self._request) or ("debug" if self._request.era == "legacy" else None)
-        level = jsonrpc.string(jsonrpc.fields(params).get("level"))
-        if wanted not in levels.LEVELS or level not in levels.LEVELS:
-            return False
-        return levels.LEVELS.index(level) >= levels.LEVELS.index(wanted)
+        return levels.reached(
+            levels.wanted(self._request) or ("debug" if self._request.era == "legacy" else ""), params
+        )
 
 
 def _unanswered(method: str) -> Answer:

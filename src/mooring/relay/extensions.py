@@ -35,7 +35,7 @@ class Extensions:
         """A request about a task: to the server that handed it out."""
         principal = request.session.principal
         view = self._views.of(principal)
-        id = jsonrpc.string(jsonrpc.members(request.params).get("taskId")) or ""
+        id = jsonrpc.string(jsonrpc.decisive(request.params).get("taskId")) or ""
         route = self._handles.route(principal, id)
         if route is None:
             route = _only(view)  # which may know it from before Mooring was started

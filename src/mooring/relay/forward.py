@@ -78,10 +78,11 @@ def _digest(capabilities: bytes) -> str:
     return f":{hashlib.sha256(capabilities).hexdigest()[:12]}"
 
 
-def named(request: Request, parts: Mapping[str, bytes | Raw], member: str, route: Route) -> bytes:
-    """The request's params with the name that the server knows."""
+def named(parts: Mapping[str, bytes | Raw], member: str, route: Route) -> bytes:
+    """A request's params with the name that the server knows. They are put together anew in any case: a member that
+    came twice must not mean something else to the server than it meant to us."""
     if route.advertised == route.upstream:
-        return request.params
+        return jsonrpc.build(parts)
     return jsonrpc.build({**parts, member: jsonrpc.text(route.upstream)})
 
 
@@ -228,7 +229,8 @@ class Forward:
         facts = connection.facts
         variant = route.variant
         try:
-            with Exchange(request, variant.server, variant.timeouts.call, self._deadlines, route.marks) as exchange:
+            limit = variant.timeouts.call
+            with Exchange(request, variant.server, limit, self._deadlines, route.marks, params) as exchange:
                 outgoing = bridge.outgoing(request, params, facts)
                 if request.era == "legacy" and facts.era == "modern":
                     answer = await completed(connection, request.method, outgoing, exchange)

@@ -35,6 +35,12 @@ def wanted(request: Request) -> str | None:
     return jsonrpc.string(jsonrpc.fields(meta).get(eras.LOG_LEVEL_KEY))
 
 
+def reached(wanted: str, params: bytes) -> bool:
+    """Whether a log message with these ``params`` is as severe as was asked for. Pure."""
+    level = jsonrpc.string(jsonrpc.fields(params).get("level"))
+    return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
+
+
 class Levels:
     """What each conversation was told."""
 

@@ -75,11 +75,17 @@ class SessionListener(InstanceListener):
         self._session = session
 
     def announced(self, method: str, params: bytes) -> None:
-        """Changes go where they always go, all else to the session: log messages, and what nobody knows."""
+        """Changes go where they always go, all else to the session: log messages that it wants, and what nobody
+        knows."""
         if method.endswith(("/list_changed", "resources/updated")):
             super().announced(method, params)
-        else:
+        elif method != "notifications/message" or self._wants(params):
             self._session.send(method, params)
+
+    def _wants(self, params: bytes) -> bool:
+        from mooring.relay import levels  # not needed before somebody calls
+
+        return levels.reached(self._session.log_level or "debug", params)
 
     async def asked(self, method: str, params: bytes) -> Answer:
         """The session answers."""

@@ -17,6 +17,7 @@ from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
 
 ERROR_KEY = "mooring/error"
+MODERN_ONLY = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "This method is not part of this protocol version.")
 LEGACY_ONLY = jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, "This method is not part of protocol version 2026-07-28.")
 
 

@@ -36,11 +36,12 @@ class Resources:
 
     async def read(self, request: Request) -> Answer:
         """Read a resource."""
-        uri = _uri(request)
+        parts = jsonrpc.decisive(request.params)
+        uri = jsonrpc.string(parts.get("uri")) or ""
         route = await self._known(request, uri)
         if route is None:
             return self._denied(request, uri)
-        answer = await self._forward.reported(request, route, request.params, uri)
+        answer = await self._forward.reported(request, route, jsonrpc.build(parts), uri)
         if answer.result is not None and (uris := links.in_contents(answer.result)):
             self._views.remember(request.session.principal.workspace, uris, route.variant.id)
         return answer
@@ -71,7 +72,10 @@ class Resources:
         return _DONE
 
     async def listen(self, request: Request) -> Answer:
-        """A modern client's stream of announcements; it lasts until the client cancels it."""
+        """A modern client's stream of announcements; it lasts until the client cancels it. A legacy one could not: its
+        calls go on when their connection ends."""
+        if request.era == "legacy":
+            return refusals.MODERN_ONLY
         wanted = jsonrpc.members(jsonrpc.members(request.params).get("notifications", jsonrpc.EMPTY))
         kinds = {member: kind for member, kind in _KINDS.items() if bytes(wanted.get(member, b"")) == b"true"}
         listen = Listen(request, frozenset(kinds.values()))

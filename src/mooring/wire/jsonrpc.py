@@ -24,6 +24,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 EMPTY = b"{}"
+_NULL = Raw(b"null")
 _USUAL = 64
 """Characters of a member's name that is worth remembering; anybody may send longer ones."""
 
@@ -81,8 +82,20 @@ def decode(frame: bytes | bytearray | memoryview) -> Envelope:
     except RecursionError:
         raise BadFrame("nested too deep") from None
     if message.method is UNSET and (message.id is UNSET or (message.result is UNSET) is (message.error is UNSET)):
-        raise BadFrame("neither a request, a notification nor a response", INVALID_REQUEST)
+        _drop_null(message)
     return message
+
+
+def _drop_null(message: Envelope) -> None:
+    """A response that has both members, one of them null, as JSON-RPC 1.0 had it, has the other one. Raises BadFrame
+    for all else."""
+    empty = [member for member in (message.result, message.error) if member == _NULL]
+    if message.id is UNSET or len(empty) != 1 or UNSET in (message.result, message.error):
+        raise BadFrame("neither a request, a notification nor a response", INVALID_REQUEST)
+    if message.error == _NULL:
+        message.error = UNSET
+    else:
+        message.result = UNSET
 
 
 def members(raw: bytes | Raw) -> dict[str, Raw]:
@@ -103,6 +116,23 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
         raise BadFrame("an object was expected", INVALID_PARAMS) from None
     except RecursionError:
         raise BadFrame("nested too deep", INVALID_PARAMS) from None
+
+
+_DECIDING = ("name", "arguments", "uri", "ref", "type", "taskId", "task", "requestState", "inputResponses", "_meta")
+_EXACT = frozenset(_DECIDING)
+_FOLDED = frozenset(name.casefold() for name in _DECIDING)
+
+
+def decisive(raw: bytes | Raw) -> dict[str, Raw]:
+    """``members`` of an object by which it is decided who may do what. Raises BadFrame also when one of them is called
+    like one that counts but for the case of its letters: there are readers, such as Go's ``encoding/json``, that take
+    it for that one, and so would act on something else than what was decided about."""
+    parts = members(raw)
+    if not parts.keys() <= _EXACT:
+        for name in parts.keys() - _EXACT:
+            if name.casefold() in _FOLDED:
+                raise BadFrame(f"a member is called {name[:_USUAL]!r}: names are told apart by case", INVALID_PARAMS)
+    return parts
 
 
 def fields(raw: bytes | Raw | None) -> dict[str, Raw]:
