@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import Raw
 
 from mooring.nouns import Era
+from mooring.relay import bridge
 from mooring.tasks import Tasks
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
@@ -28,7 +29,8 @@ MAX_PARKED = 1000
 
 PREFIX = "mooring-parked:"
 """How our handles begin: any other ``requestState`` is a modern server's own and passes unchanged."""
-_ASKED = ("elicitation/create", "sampling/createMessage", "roots/list")
+_ASKED = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+"""What can be asked in that way, with the capability that a client declares for it."""
 _STATE = "requestState"
 _RESPONSES = "inputResponses"
 _UNKNOWN = jsonrpc.failure(
@@ -53,9 +55,12 @@ class ParkedCall:
         self.version = request.version
         self.headers = request.headers
         self.asking = asyncio.Event()
+        """Set while there are questions that the client was not told."""
         self.task: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions: dict[str, tuple[bytes, asyncio.Future[Answer]]] = {}
+        self._shown: frozenset[str] = frozenset()
+        """The questions that the client has been told."""
         self._count = 0
 
     def heard(self, method: str, params: bytes) -> None:
@@ -65,8 +70,11 @@ class ParkedCall:
 
     async def ask(self, method: str, params: bytes) -> Answer:
         """The server asks: wait for the answer that a retry brings. Nothing else can be asked in that way."""
-        if method not in _ASKED:
+        needed = _ASKED.get(method)
+        if needed is None:
             return jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered here")
+        if needed not in jsonrpc.fields(bridge.capabilities(self)):
+            return jsonrpc.failure(jsonrpc.METHOD_NOT_FOUND, f"{method}: the client did not declare {needed}")
         self._count += 1
         name = f"q{self._count}"
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -77,6 +85,8 @@ class ParkedCall:
             return await future
         finally:
             self._questions.pop(name, None)
+            if self._questions.keys() <= self._shown:
+                self.asking.clear()
 
     def same(self, request: Request) -> bool:
         """Whether a retry is by the same principal and means the same call."""
@@ -89,15 +99,18 @@ class ParkedCall:
     def questions(self, handle: str) -> Answer:
         """The ``input_required`` result with all open questions."""
         self.asking.clear()
-        requests = jsonrpc.build({name: question for name, (question, _) in self._questions.items()})
+        self._shown = frozenset(self._questions)
+        requests = jsonrpc.build(
+            {name: asked for name, (asked, future) in self._questions.items() if not future.done()}
+        )
         result = {"resultType": b'"input_required"', "inputRequests": requests, _STATE: jsonrpc.text(handle)}
         return Answer(result=jsonrpc.build(result))
 
-    def answered(self, responses: bytes | Raw) -> None:
-        """The client's answers; a question without one is given up."""
-        given = jsonrpc.members(responses)
+    def answered(self, given: Mapping[str, Raw]) -> None:
+        """The client's answers; a question that it was told and that has none is given up. One that came meanwhile is
+        told next."""
         for name, (_, future) in list(self._questions.items()):
-            if not future.done():
+            if name in self._shown and not future.done():
                 response = given.get(name)
                 future.set_result(_GIVEN_UP if response is None else Answer(result=bytes(response)))
 
@@ -133,9 +146,10 @@ class Parked:
             call = self._calls.get(handle)
             if call is None or not call.same(request):
                 return _UNKNOWN  # a stranger's try does not use up the owner's handle
+            responses = jsonrpc.members(parts.get(_RESPONSES, jsonrpc.EMPTY))  # before the handle is used up
             del self._calls[handle]
             call.current = request
-            call.answered(parts.get(_RESPONSES, jsonrpc.EMPTY))
+            call.answered(responses)
         else:
             call = ParkedCall(request)
             call.task = self._tasks.create_task(call.work(carry))
@@ -143,15 +157,16 @@ class Parked:
 
     async def _next(self, call: ParkedCall) -> Answer:
         """The outcome, or the questions that come first. A client that goes away takes its call with it."""
-        asking = asyncio.ensure_future(call.asking.wait())
-        try:
-            await asyncio.wait((asking, call.outcome), return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:
-            if call.task is not None:
-                call.task.cancel()
-            raise
-        finally:
-            asking.cancel()
+        while not (call.outcome.done() or call.asking.is_set()):
+            asking = asyncio.ensure_future(call.asking.wait())
+            try:
+                await asyncio.wait((asking, call.outcome), return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                if call.task is not None:
+                    call.task.cancel()
+                raise
+            finally:
+                asking.cancel()
         call.current = None
         if call.outcome.done():
             return call.outcome.result()
