@@ -100,3 +100,11 @@ def test_nothing_of_a_request_is_kept_once_it_was_handed_over():
     again, read = reader()
     again.feed(post(b"/a", b"x" * 1000))
     assert read.pop() not in gc.get_referents(again.__dict__)
+
+
+def test_any_number_of_offers_of_another_protocol_is_declined():
+    """As many as come in one piece."""
+    read_on, read = reader()
+    read_on.feed(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n" * 4000)
+    assert len(read) == 4000
+    assert read_on.request is None

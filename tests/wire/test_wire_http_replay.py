@@ -58,6 +58,35 @@ async def test_a_call_whose_connection_broke_is_answered_to_the_client_that_come
             assert await again.event() is None
 
 
+async def test_a_question_that_went_out_on_another_stream_is_not_asked_again() -> None:
+    """What was sent on one stream is never replayed on another; what was sent on none is not asked any more."""
+    async with serving() as served, Wire(served.port) as wire, Wire(served.port) as listening:
+        await wire.initialize(capabilities={"elicitation": {}})
+        async with Wire(served.port) as lost:
+            lost.session = wire.session
+            lost.send(lost.legacy("tools/call", {"name": "ask"}, id=5))
+            await lost.head()
+            first = fields(await lost.raw_event())
+        call = served.relay.requests[-1]
+        await wait_for(lambda: not call._http.outlet.open, LIMIT)
+        unheard = await asyncio.wait_for(call.ask("elicitation/create", b'{"message":"is anybody there?"}'), LIMIT)
+        assert unheard.error is not None
+        listening.session = wire.session
+        listening.send(listening.request("GET", Accept="text/event-stream"))
+        await listening.head()
+        question = asyncio.create_task(call.ask("elicitation/create", b'{"message":"by the way"}'))
+        asked = await listening.event()
+        assert asked["params"]["message"] == "by the way"
+        for number in (json.loads(first["data"])["id"], asked["id"]):
+            reply = {"jsonrpc": "2.0", "id": number, "result": {"action": "accept"}}
+            assert (await wire.ask(body=json.dumps(reply).encode())).status == 202
+        await asyncio.wait_for(question, LIMIT)
+        async with Wire(served.port) as back:
+            back.session = wire.session
+            assert await resumed(back, first["id"]) == 200
+            assert (await back.event())["id"] == 5
+
+
 async def test_a_silent_call_becomes_a_stream_that_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_legacy, "SLOW", 0.05)
     async with serving() as served, Wire(served.port) as wire:

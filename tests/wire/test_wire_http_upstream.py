@@ -159,6 +159,53 @@ async def test_a_question_beside_the_only_call_is_answered_by_its_caller(http_be
     assert (caller.questions, http_bench.listener.questions) == (["elicitation/create"], [])
 
 
+async def test_a_call_that_was_answered_does_not_hide_whose_a_question_is(http_bench: HttpBench) -> None:
+    """A18: its stream may stay open for a moment."""
+    server = await http_bench.serve("legacy")
+
+    async def lingering(it: Exchange, arguments: Any) -> None:
+        await it.event({"jsonrpc": "2.0", "id": it.message["id"], "result": {}})
+        await it.over.wait()
+
+    async def careless(it: Exchange, arguments: Any) -> Any:
+        return {"said": (await server.outside[0].ask("elicitation/create", {"message": "who?"})).get("result")}
+
+    server.tools |= {"lingering": lingering, "careless": careless}
+    connection, first, second = await http_bench.connect(server), Ear(), Ear()
+    await wait_for(lambda: server.outside)
+    await call(connection, "lingering", first)
+    assert (await call(connection, "careless", second))["said"] == {"action": "accept"}
+    assert (first.questions, second.questions) == ([], ["elicitation/create"])
+    assert http_bench.listener.questions == []
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_an_answer_to_another_request_is_none(http_bench: HttpBench, streamed: bool) -> None:
+    """Invariant 8: it may hold what is for somebody else. An error without an id of ours is that of this request."""
+    server = await http_bench.serve("legacy")
+
+    async def confused(it: Exchange, arguments: Any) -> None:
+        stray = {"jsonrpc": "2.0", "id": it.message["id"] + 1000, "result": {"secret": True}}
+        if not streamed:
+            await it.reply(200, stray)
+            return
+        await it.event(stray)
+        await it.event({**stray, "id": None})
+        await it.finish({"mine": True})
+
+    async def refusing(it: Exchange, arguments: Any) -> None:
+        await it.reply(400, {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": "no"}})
+
+    server.tools |= {"confused": confused, "refusing": refusing}
+    connection = await http_bench.connect(server)
+    if streamed:
+        assert await call(connection, "confused") == {"mine": True}
+    else:
+        with pytest.raises(UpstreamProtocol, match="no message"):
+            await call(connection, "confused")
+    assert (await call(connection, "refusing"))["code"] == -32600
+
+
 async def test_a_question_that_fits_no_single_call_goes_to_the_listener(http_bench: HttpBench) -> None:
     """A18: with two calls under way, or one that was just cancelled, it could be another caller's."""
     server = await http_bench.serve("legacy")

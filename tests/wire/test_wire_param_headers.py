@@ -106,6 +106,10 @@ def test_a_header_that_says_it_in_another_way_is_none(arguments: Any, headers: d
     assert disagreement(MARKS, params(arguments), lower(headers)) is None
 
 
+def test_what_no_header_can_say_is_not_passed_on() -> None:
+    assert outgoing((), params({}), {b"mcp-param-other": b"caf\xe9"}) == {}
+
+
 def test_parameters_that_nobody_here_knows_are_passed_on() -> None:
     headers = {b"mcp-param-other": b"x", b"mcp-param-region": b"forged", b"authorization": b"secret"}
     assert outgoing(MARKS, params({"region": "eu"}), headers) == {"mcp-param-other": "x", "Mcp-Param-Region": "eu"}

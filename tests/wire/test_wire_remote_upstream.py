@@ -234,6 +234,22 @@ async def test_the_old_transport_posts_nowhere_else(http_bench: HttpBench) -> No
     assert other.seen == []
 
 
+@pytest.mark.parametrize("place", ["http://[::1/messages", "http://127.0.0.1:many/messages"])
+async def test_the_old_transport_says_so_when_it_is_told_no_url_to_post_to(http_bench: HttpBench, place: str) -> None:
+    server = await http_bench.serve("sse")
+
+    async def confused(it: Exchange) -> bool:
+        if it.verb != "GET":
+            return False
+        await it.event(place, kind="endpoint")
+        await it.over.wait()
+        return True
+
+    server.override = confused
+    with pytest.raises(UpstreamProtocol, match="no URL"):
+        await http_bench.connect(server, transport="sse", timeout=5.0)
+
+
 async def test_the_refusal_of_the_new_transport_is_told_when_there_is_no_old_one(http_bench: HttpBench) -> None:
     server = await http_bench.serve("modern")
 

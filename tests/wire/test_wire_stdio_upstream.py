@@ -155,6 +155,16 @@ async def test_what_a_server_says_outside_calls_reaches_the_listener(stdio_bench
         assert await stdio_bench.listener.next() == (f"notifications/{method}", {"uri": "x"})
 
 
+async def test_null_in_the_place_of_what_is_not_there_is_nothing(stdio_bench: StdioBench) -> None:
+    """Some servers serialise every member."""
+    connection = await stdio_bench.connect(
+        "legacy()\nsend(method='notifications/tools/list_changed', params=None)\n"
+        "send(id=read()['id'], result={'fine': True}, error=None)\nread()"
+    )
+    assert (await call(connection))["fine"]
+    assert await stdio_bench.listener.next() == ("notifications/tools/list_changed", {})
+
+
 async def test_a_caller_that_fails_to_listen_disturbs_nobody(
     stdio_bench: StdioBench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -65,22 +65,29 @@ class RequestReader:
         if fresh and len(data) == self._known_size and data.startswith(self._known_head):
             self._repeat(data)
             return
+        offered = rest = self._parse(data)
+        while rest is not None:  # no recursion: a peer may send hundreds of offers at once
+            rest = self._parse(rest)
+        completed, self._completed = self._completed, None
+        if self.request is not None:
+            self._check_size()
+        elif completed is not None and fresh and offered is None:
+            self._remember(completed, data)
+
+    def _parse(self, data: bytes | memoryview) -> memoryview | None:
+        """Read on, up to an offer of another protocol; what is left to read then."""
         self._received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            self._decline_upgrade(data[offer.args[0] :])
-            return
+            self._decline_upgrade()
+            return memoryview(data)[offer.args[0] :]
         except httptools.HttpParserError as error:
             if self._over:
-                return  # what follows a request with "Connection: close" is nobody's
+                return None  # what follows a request with "Connection: close" is nobody's
             cause = error.__context__
             raise cause if isinstance(cause, BadRequest) else BadRequest(400, f"not HTTP/1.1: {error}") from None
-        completed, self._completed = self._completed, None
-        if self.request is not None:
-            self._check_size()
-        elif completed is not None and fresh:
-            self._remember(completed, data)
+        return None
 
     def _remember(self, request: Request, data: bytes) -> None:
         """Keep the head of a request that came alone and whole. Clients repeat it to the byte, body length included;
@@ -189,7 +196,7 @@ class RequestReader:
         path, _, request.query = target.partition(b"?")
         request.path = path.decode("latin-1")
 
-    def _decline_upgrade(self, rest: bytes) -> None:
+    def _decline_upgrade(self) -> None:
         """Read on as if no other protocol had been offered, as RFC 9110 (7.8) allows: some clients offer HTTP/2 with
         their first POST, and the parser skips its body then. The head is replayed without the offer."""
         request = cast(Request, self.request)
@@ -197,4 +204,4 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         kept = [name + b": " + value for name, value in request.headers.items() if name not in _OF_UPGRADE]
         self._received = 0
-        self.feed(b"\r\n".join((request.method + b" " + self._url + b" HTTP/1.1", *kept, b"", rest)))
+        self._parse(b"\r\n".join((request.method + b" " + self._url + b" HTTP/1.1", *kept, b"", b"")))

@@ -246,7 +246,11 @@ class HttpCall:
         return outlet
 
     def _emit_somewhere(self, frame: bytes) -> bool:
-        return self.emit(frame) or self._session.emit(frame)
+        """On one stream only: what went out on a GET stream must not be sent again when this call's is resumed."""
+        journal = self._session.journal
+        if journal is None or self._outlet(journal).open:
+            return self.emit(frame)
+        return self._session.emit(frame)
 
     def cancel(self) -> None:
         """The client wants no answer any more."""

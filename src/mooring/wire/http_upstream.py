@@ -235,7 +235,7 @@ class HttpConnection:
 
     def _plain(self, call: Call, session: Session | None, reply: Reply, body: bytes) -> Answer:
         """The answer in a response that is no stream."""
-        answer = answer_in(body)
+        answer = answer_in(body, call.id)
         if session is not None and session.id and forgotten(reply.status, answer):
             raise _Forgotten(f"{self._name} forgets its session at once", server=self._name, phase="call")
         if self._modern and outdated(reply.status, answer):

@@ -100,7 +100,7 @@ def outgoing(marks: tuple[Marked, ...], params: bytes, headers: Mapping[bytes, b
     made = {
         key.decode("latin-1"): value.decode("latin-1")
         for key, value in headers.items()
-        if key.startswith(_PREFIX) and key not in known
+        if key.startswith(_PREFIX) and key not in known and value.isascii()
     }
     arguments = fields(params).get("arguments", EMPTY) if marks else EMPTY
     for mark in marks:

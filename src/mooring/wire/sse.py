@@ -51,14 +51,14 @@ class Events:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that ``chunk`` completes. Raises TooLong."""
-        if self._fresh and chunk:
-            chunk, self._fresh = chunk.removeprefix(_BOM), False
         *ended, rest = self._normal(chunk).split(b"\n")
         events: list[Event] = []
         for piece in ended:
             line = b"".join((*self._rest, piece)) if self._rest else piece
             self._rest.clear()
             self._waiting = 0
+            if self._fresh:
+                line, self._fresh = line.removeprefix(_BOM), False
             if line:
                 self._field(line)
             elif (event := self._finished()) is not None:
@@ -70,13 +70,13 @@ class Events:
         return events
 
     def _normal(self, chunk: bytes) -> bytes:
-        """``chunk`` with every line end as a newline; a carriage return at its end may be half of one."""
-        if self._cr:
-            chunk, self._cr = b"\r" + chunk, False
+        """``chunk`` with every line end as a newline. A carriage return at its end ends the line at once, for nothing
+        else may come for long; the other half of that line end is left out then."""
+        if self._cr and chunk:
+            chunk, self._cr = chunk.removeprefix(b"\n"), False
         if b"\r" not in chunk:
             return chunk
-        if chunk.endswith(b"\r"):
-            chunk, self._cr = chunk[:-1], True
+        self._cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _field(self, line: bytes) -> None:
@@ -85,7 +85,7 @@ class Events:
         match name:
             case b"data":
                 self._data.append(value)
-                self._size += len(value)
+                self._size += len(value) + 1  # the newline after it
                 self._check()
             case b"event":
                 self._kind = value.decode("utf-8", "replace")

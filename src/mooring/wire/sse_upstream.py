@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from urllib.parse import urljoin
 
+import httpx2
+
 from mooring.errors import Crashed, MooringError, UpstreamProtocol
 from mooring.wire.connection import Listener
 from mooring.wire.http_client import HttpClient, Reply, same_origin
@@ -96,8 +98,14 @@ class SseChannel:
 
     def _checked(self, endpoint: str) -> str:
         """Where to post to: never anywhere but at the server's own origin, for the headers go along."""
-        url = urljoin(self._http.url, endpoint.strip())
-        if not same_origin(self._http.url, url):
+        try:
+            url = urljoin(self._http.url, endpoint.strip())
+            own = same_origin(self._http.url, url)
+        except (ValueError, httpx2.InvalidURL):
+            raise UpstreamProtocol(
+                f"{self._name} wants its messages posted to what is no URL", server=self._name
+            ) from None
+        if not own:
             raise UpstreamProtocol(f"{self._name} wants its messages posted to another origin", server=self._name)
         return url
 

@@ -70,7 +70,7 @@ class Dialogue:
             message = jsonrpc.decode(frame)
             params = EMPTY if message.params is UNSET else bytes(message.params)
             if message.method is UNSET:
-                return answer_of(message)
+                return answer_of(message) if call is not None and answers(message, call.id) else None
             if message.id is UNSET:
                 self._said(message.method, params, call)
             else:
@@ -132,7 +132,7 @@ class Dialogue:
 
     def _only_call(self) -> Call | None:
         """The call under way; None when there is none, or when nobody can say which one is meant."""
-        calls = [call for call in self.calls.values() if call.caller is not None]
+        calls = [call for call in self.calls.values() if call.caller is not None and not call.answer.done()]
         return calls[0] if len(calls) == 1 and not self._ghosts else None
 
     async def _question(
@@ -156,10 +156,18 @@ def answer_of(message: jsonrpc.Envelope) -> Answer:
     return Answer(result, error)
 
 
-def answer_in(body: bytes) -> Answer | None:
-    """The response that is the whole of ``body``; None when there is none."""
+def answers(message: jsonrpc.Envelope, request_id: int) -> bool:
+    """Whether a response is the one to a request of ours, and not to somebody else's. An error need not say: who
+    refuses a request may not have read its id, and writes null or words in its place."""
+    if message.id in (request_id, str(request_id)):
+        return True
+    return message.result is UNSET and not isinstance(message.id, int)
+
+
+def answer_in(body: bytes, request_id: int) -> Answer | None:
+    """The response to a request that is the whole of ``body``; None when there is none."""
     try:
         message = jsonrpc.decode(body)
     except BadFrame:
         return None
-    return answer_of(message) if message.method is UNSET else None
+    return answer_of(message) if message.method is UNSET and answers(message, request_id) else None
