@@ -108,6 +108,15 @@ async def test_a_client_that_expects_100_is_told_to_continue():
         assert (await wire.ask(Expect="miracles")).status == 417
 
 
+async def test_a_client_is_told_to_continue_also_when_its_request_had_to_wait():
+    async with echoing() as echo, Wire(echo.port) as wire:
+        wire.send(wire.request(body=b"one") + wire.request(body=b"two", Expect="100-continue")[:-3])
+        assert (await wire.answer()).body == b"POST /mcp one"
+        assert (await wire.answer()).status == 100
+        wire.send(b"two")
+        assert (await wire.answer()).body == b"POST /mcp two"
+
+
 async def test_a_head_that_is_not_admitted_is_refused_before_its_body_arrives():
     async with echoing(admit=lambda request: problem(401, "no")) as echo, Wire(echo.port) as wire:
         wire.send(wire.request(Content_Length="1000000", Expect="100-continue"))

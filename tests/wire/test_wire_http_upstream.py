@@ -382,6 +382,28 @@ async def test_a_stream_with_event_ids_is_resumed(http_bench: HttpBench) -> None
     assert server.methods().count("tools/call") == 1
 
 
+async def test_a_server_that_wants_a_stream_resumed_at_once_is_not_asked_in_a_circle(http_bench: HttpBench) -> None:
+    server = await http_bench.serve("legacy", streams=False)
+
+    async def polled(it: Exchange, arguments: Any) -> None:
+        await it.event("", id="e1", retry=0)
+        await it.end()
+
+    async def nothing_yet(it: Exchange) -> bool:
+        if "last-event-id" not in it.headers:
+            return False
+        await it.stream()
+        await it.end()
+        return True
+
+    server.tools["polled"], server.override = polled, nothing_yet
+    connection = await http_bench.connect(server)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await call(connection, "polled")
+    assert 1 <= server.methods().count("GET") <= 8
+
+
 async def test_the_session_is_given_back(http_bench: HttpBench) -> None:
     server = await http_bench.serve("legacy")
     await http_bench.connect(server)

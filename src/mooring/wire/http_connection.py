@@ -193,6 +193,8 @@ class Connection(asyncio.Protocol):
             self._next()
         elif not self._phase:
             self._deadline = self._now() + self._limits.idle_timeout
+        elif self._phase == "body" and self._reader.request is not None:
+            self._admit(self._reader.request)  # its turn has come; it may wait for a word before it sends its body
 
     def _next(self) -> None:
         """Start what waits, unless an answer is still running or unread."""

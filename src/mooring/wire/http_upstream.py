@@ -44,6 +44,8 @@ RESUMES = 5
 """How often in a row a broken stream is tried again without success."""
 PAUSE = 1.0
 """Seconds before a broken stream is resumed, where the server does not say."""
+SHORTEST = 0.1
+"""Seconds before that whatever the server says: one that says "at once" would be asked without a pause."""
 
 _COMMON = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 _log = logging.getLogger(__name__)
@@ -265,7 +267,7 @@ class HttpConnection:
         """Go on with a stream that broke off, or that the server closed so as to be asked again later."""
         failures = 0
         while failures < RESUMES:
-            await asyncio.sleep(PAUSE if events.retry is None else events.retry)
+            await asyncio.sleep(PAUSE if events.retry is None else max(events.retry, SHORTEST))
             headers = {**session.headers, "Accept": "text/event-stream", "Last-Event-ID": events.last_id}
             try:
                 async with self._http.exchange("GET", headers) as reply:
