@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from relay_bench import BOUND, FakeServer, FakeSession, benched, ok, planned, until
 
 from mooring.wire import jsonrpc
@@ -104,3 +105,50 @@ async def test_answers_that_cannot_be_read_do_not_use_the_handle_up() -> None:
         async with asyncio.timeout(BOUND):
             done = await call(session, "elicitation", state=asked["requestState"], responses=said)
         assert done["one?"] == {"action": "accept"}
+
+
+VISIT = {"mode": "url", "elicitationId": "e1", "url": "https://login.example/x", "message": "Log in."}
+
+
+@pytest.mark.parametrize(
+    ("declared", "method", "data", "code"),
+    [
+        ({"url": {}}, "tools/call", {"elicitations": [VISIT]}, None),
+        ({"form": {}}, "tools/call", {"elicitations": [VISIT]}, -32021),
+        ({"url": {}}, "tools/call", {"elicitations": "none"}, -32603),
+        ({"url": {}}, "completion/complete", {"elicitations": [VISIT]}, -32603),
+    ],
+)
+async def test_the_url_that_a_legacy_server_wants_visited_is_a_question(
+    declared: Any, method: str, data: Any, code: int | None
+) -> None:
+    """R27: the error for it is not part of the modern era."""
+    server = FakeServer("t")
+    server.items["prompts"] = [{"name": "p"}]
+    wanted = jsonrpc.failure(-32042, "visit this first", data)
+    answers = [ok({"content": []}), wanted]
+    server.replies[method] = lambda *_: answers.pop()
+    async with benched({"a": server}) as bench:
+        session = bench.session(era="modern")
+        meta = {f"{META}clientCapabilities": {"elicitation": declared}, f"{META}protocolVersion": "2026-07-28"}
+        params = {"name": "a_t", "ref": {"type": "ref/prompt", "name": "a_p"}, "_meta": meta}
+        asked = await session.do(method, params)
+        assert asked.get("code") == code
+        if code is None:
+            assert asked["resultType"] == "input_required"
+            assert asked["inputRequests"] == {"q1": {"method": ASK, "params": VISIT}}
+            retry = {**params, "inputResponses": {"q1": {"action": "accept"}}}
+            assert (await session.do(method, retry))["resultType"] == "complete"
+            assert "inputResponses" not in jsonrpc.value(server.asked(method)[-1])
+
+
+async def test_only_what_may_be_answered_with_questions_is() -> None:
+    """A completion is not called again."""
+    server = Asking((ASK, "which?"))
+    server.items["prompts"] = [{"name": "p"}]
+    server.replies["completion/complete"] = server.replies["tools/call"]
+    async with benched({"a": server}, planned("a", dialogue="session")) as bench:
+        session = bench.session(era="modern")
+        meta = {f"{META}clientCapabilities": {"elicitation": {}}}
+        params = {"ref": {"type": "ref/prompt", "name": "a_p"}, "argument": {"name": "x", "value": ""}, "_meta": meta}
+        assert "which?" in await session.do("completion/complete", params)

@@ -6,6 +6,9 @@ Same-era pairs pass untouched. Source: ``wire.eras`` for the shapes; MCP 2026-07
 
 from __future__ import annotations
 
+import msgspec
+from msgspec import Raw
+
 from mooring.config.plan import Remote, Variant
 from mooring.nouns import Facts
 from mooring.wire import eras, jsonrpc
@@ -72,7 +75,7 @@ def incoming(request: Request, answer: Answer, facts: Facts) -> Answer:
     if request.era == facts.era:
         return answer
     if answer.result is None:
-        return _current(answer) if request.era == "modern" else answer
+        return _current(request, answer) if request.era == "modern" else answer
     try:
         if facts.era == "legacy":
             return Answer(result=eras.to_modern_result(request.method, answer.result, facts.server_info))
@@ -81,9 +84,32 @@ def incoming(request: Request, answer: Answer, facts: Facts) -> Answer:
         return jsonrpc.failure(jsonrpc.INTERNAL_ERROR, f"the server's result of {request.method} is no object")
 
 
-def _current(answer: Answer) -> Answer:
-    """A legacy server's error for a modern client: "resource not found" has another code now."""
+def _current(request: Request, answer: Answer) -> Answer:
+    """A legacy server's error for a modern client, whose era has given up two codes."""
     parts = jsonrpc.fields(answer.error)
-    if bytes(parts.get("code", b"")) != b"%d" % eras.RESOURCE_NOT_FOUND_LEGACY:
-        return answer
-    return Answer(error=jsonrpc.build({**parts, "code": b"%d" % jsonrpc.INVALID_PARAMS}))
+    code = bytes(parts.get("code", b""))
+    if code == b"%d" % eras.RESOURCE_NOT_FOUND_LEGACY:
+        return Answer(error=jsonrpc.build({**parts, "code": b"%d" % jsonrpc.INVALID_PARAMS}))
+    if code == b"%d" % eras.URL_ELICITATION_LEGACY:
+        return _visits(request, parts)
+    return answer
+
+
+def _visits(request: Request, error: dict[str, Raw]) -> Answer:
+    """The error "URL elicitation required" as the questions that it stands for: the client has its user visit these
+    places and makes the call again."""
+    if "url" not in jsonrpc.fields(jsonrpc.fields(capabilities(request)).get("elicitation")):
+        missing = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+        return jsonrpc.failure(eras.MISSING_CAPABILITY, "the user has to visit a URL before this call", missing)
+    try:
+        raw = jsonrpc.fields(error.get("data")).get("elicitations", b"[]")
+        places = msgspec.json.decode(raw, type=list[Raw])
+    except msgspec.DecodeError:
+        places = []
+    if not places or request.method not in eras.IN_ROUNDS:
+        return Answer(error=jsonrpc.build({**error, "code": b"%d" % jsonrpc.INTERNAL_ERROR}))
+    asked = {
+        f"q{number}": jsonrpc.build({"method": b'"elicitation/create"', "params": place})
+        for number, place in enumerate(places, 1)
+    }
+    return Answer(result=jsonrpc.build({"resultType": b'"input_required"', "inputRequests": jsonrpc.build(asked)}))

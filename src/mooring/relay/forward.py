@@ -29,7 +29,7 @@ from mooring.relay.rounds import completed
 from mooring.relay.table import Route
 from mooring.relay.views import Views
 from mooring.relay.watching import Watching
-from mooring.wire import jsonrpc
+from mooring.wire import eras, jsonrpc
 from mooring.wire.jsonrpc import Answer
 from mooring.wire.session import Request, Session
 
@@ -107,7 +107,8 @@ class Forward:
 
     def __call__(self, request: Request, route: Route, params: bytes) -> Awaitable[Answer]:
         """The server's answer in the caller's era. Raises the errors of ``lease``, Crashed and TimedOut."""
-        if request.era == "modern" and alone(self._variant(route), request, self._facts(request, route)):
+        asks = request.era == "modern" and request.method in eras.IN_ROUNDS
+        if asks and alone(self._variant(route), request, self._facts(request, route)):
             # Its server may turn out to be a legacy one that asks in the middle of the call.
             return self._parked.run(request, lambda call: self._carry(call, route, params))
         return self._carry(request, route, params)

@@ -45,8 +45,13 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 RESOURCE_NOT_FOUND_LEGACY = -32002
+URL_ELICITATION_LEGACY = -32042
+
+IN_ROUNDS = ("tools/call", "prompts/get", "resources/read")
+"""Methods that may be answered with questions (``input_required``), and are then called again."""
 
 _REQUEST_KEYS = (PROTOCOL_VERSION_KEY, CLIENT_CAPABILITIES_KEY, CLIENT_INFO_KEY, LOG_LEVEL_KEY)
+_ROUND = ("requestState", "inputResponses")
 _CACHEABLE = frozenset(
     ("server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read")
 )
@@ -129,13 +134,14 @@ def to_modern_params(
 
 
 def to_legacy_params(params: bytes) -> bytes:
-    """``params`` without what only a modern server reads; a ``_meta`` that is empty then is dropped. The progress
-    token and all else stay. Raises BadFrame when ``params`` is not an object."""
+    """``params`` without what only a modern server reads, answers to earlier questions among it; a ``_meta`` that is
+    empty then is dropped. The progress token and all else stay. Raises BadFrame when ``params`` is not an object."""
     parts = members(params)
     meta = fields(parts.get("_meta"))
     kept = {key: value for key, value in meta.items() if key not in _REQUEST_KEYS}
+    answered = [parts.pop(name) for name in _ROUND if name in parts]
     if len(kept) == len(meta):
-        return params
+        return build(parts) if answered else params
     del parts["_meta"]
     return build({**parts, "_meta": build(kept)}) if kept else build(parts)
 
