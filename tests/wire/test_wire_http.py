@@ -353,6 +353,21 @@ async def test_a_stream_nobody_reads_is_cut_before_it_fills_the_memory():
         await asyncio.wait_for(echo.cut.wait(), LIMIT)
 
 
+async def test_a_large_piece_that_is_being_read_does_not_cut_what_follows_it():
+    """Such as a log message of many megabytes, and the answer right after it."""
+
+    async def handler(request):
+        stream = request.begin(b"", b": quiet\n\n")
+        for piece in (b"x" * (24 << 20), b"the answer"):
+            stream.send(piece)
+        return stream
+
+    async with HttpServer(handler) as server:
+        _, port = await server.listen("127.0.0.1", 0)
+        async with Wire(port) as wire:
+            assert (await wire.ask()).body.endswith(b"the answer")
+
+
 async def test_answers_nobody_reads_hold_back_the_next_requests():
     class Large(Echo):
         async def __call__(self, request):

@@ -258,7 +258,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or self._stream is not stream:
             return False
-        if self._write_paused and transport.get_write_buffer_size() > self._limits.unsent_bytes:
+        if self._write_paused and transport.get_write_buffer_size() > self._limits.unsent_bytes + stream.largest:
             self._stream = None
             transport.abort()
             return False
@@ -268,6 +268,7 @@ class Connection(asyncio.Protocol):
         elif len(data) < LARGE:
             transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         else:
+            stream.largest = max(stream.largest, len(data))
             transport.writelines((b"%x\r\n" % len(data), data, b"\r\n"))
         return True
 

@@ -51,7 +51,8 @@ class Limits(msgspec.Struct, frozen=True):
     body_bytes: int = 64 << 20
     """As sent: chunk framing counts."""
     unsent_bytes: int = 4 << 20
-    """What a stream may hold for a peer that does not read; beyond it the connection is cut."""
+    """What a stream may hold for a peer that does not read, besides its largest piece, which takes its time also with one
+    that does; beyond it the connection is cut."""
     header_timeout: float = 30.0
     """From the first byte of a request to the end of its head, and from connect to the first byte."""
     body_timeout: float = 120.0
@@ -138,7 +139,7 @@ class Request:
 class Stream:
     """An answer of unknown length, sent piece by piece."""
 
-    __slots__ = ("_carrier", "keep_alive", "request", "sent_at")
+    __slots__ = ("_carrier", "keep_alive", "largest", "request", "sent_at")
 
     def __init__(self, carrier: Carrier, request: Request, keep_alive: bytes) -> None:
         self._carrier = carrier
@@ -146,6 +147,8 @@ class Stream:
         self.keep_alive = keep_alive
         self.sent_at = 0.0
         """Loop time of the last piece."""
+        self.largest = 0
+        """Bytes of the largest piece, if it was a large one."""
 
     @property
     def open(self) -> bool:
