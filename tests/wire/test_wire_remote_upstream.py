@@ -6,10 +6,11 @@ import asyncio
 import json
 
 import pytest
-from http_bench import ERAS, LIMIT, HttpBench, call
+from http_bench import ERAS, LIMIT, Ear, HttpBench, call
 
 from mooring.errors import Busy, Crashed, MooringError, StartFailed, TimedOut, Unavailable, UpstreamProtocol
 from mooring.nouns import Era
+from mooring.testing import wait_for
 from raw_http_server import Exchange
 
 
@@ -215,6 +216,34 @@ async def test_the_old_transport_is_spoken_and_found_out(http_bench: HttpBench, 
     await asyncio.wait_for(connection.closed, LIMIT)
     with pytest.raises(Crashed):
         await call(connection)
+
+
+async def test_a_request_that_is_taken_with_its_answer_holds_nothing_up(http_bench: HttpBench) -> None:
+    """R27: some servers of the old transport answer the POST when the call is over, and may ask something before."""
+    server = await http_bench.serve("sse")
+    answered = asyncio.Event()
+
+    async def synchronous(it: Exchange) -> bool:
+        message = it.message
+        if message.get("id") == "q1":
+            answered.set()
+        if message.get("params", {}).get("name") != "slow":
+            return False
+        stream = server.outside[0]
+        await stream.event({"jsonrpc": "2.0", "id": "q1", "method": "roots/list", "params": {}})
+        await answered.wait()
+        await stream.event({"jsonrpc": "2.0", "id": message["id"], "result": {"slow": True}})
+        await it.reply(200)
+        return True
+
+    server.override = synchronous
+    connection, ear = await http_bench.connect(server, transport="sse"), Ear()
+    ear.hold.clear()
+    slow = asyncio.create_task(call(connection, "slow", ear))
+    await wait_for(lambda: ear.questions)
+    assert (await call(connection, n=1))["structuredContent"] == {"n": 1}
+    ear.hold.set()
+    assert (await slow)["slow"]
 
 
 async def test_the_old_transport_posts_nowhere_else(http_bench: HttpBench) -> None:

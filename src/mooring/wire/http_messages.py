@@ -51,8 +51,8 @@ class Limits(msgspec.Struct, frozen=True):
     body_bytes: int = 64 << 20
     """As sent: chunk framing counts."""
     unsent_bytes: int = 4 << 20
-    """What a stream may hold for a peer that does not read, besides its largest piece, which takes its time also with one
-    that does; beyond it the connection is cut."""
+    """What a stream may hold for a peer that does not read, besides its largest piece, which takes its time also with
+    one that does; beyond it the connection is cut."""
     header_timeout: float = 30.0
     """From the first byte of a request to the end of its head, and from connect to the first byte."""
     body_timeout: float = 120.0

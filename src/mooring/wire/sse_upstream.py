@@ -1,8 +1,9 @@
 """A conversation with a server of the old HTTP+SSE transport: one event stream from it, one POST for each message.
 
 Opened by ``wire.remote_upstream``. All messages share the stream as they do on stdio, so the conversation itself is
-that of ``wire.stdio_upstream``; this is its channel. Messages are posted one after the other, in the order they were
-sent. A message that the server does not take ends the conversation.
+that of ``wire.stdio_upstream``; this is its channel. Messages are posted in the order they were sent, each when the one
+before was taken; but some servers take a request only when they have answered it, and may ask something before, so that
+nothing waits long. A message that the server does not take ends the conversation.
 
 Source: MCP 2024-11-05 "HTTP with SSE".
 """
@@ -26,6 +27,8 @@ from mooring.wire.upstream_refusal import refusal
 
 QUEUE = 8 * 1024 * 1024
 """Bytes that may wait to be posted; beyond it nothing more is taken."""
+ORDER = 0.5
+"""Seconds that a message waits at most for the one before it to be taken."""
 CLOSING = 1.0
 """Seconds for the two sides to unwind."""
 
@@ -110,14 +113,29 @@ class SseChannel:
         return url
 
     async def _write(self, url: str) -> None:
+        posting: set[asyncio.Task[None]] = set()
         try:
             while True:
                 frame = await self._waiting.get()
-                async with self._http.exchange("POST", {"Content-Type": "application/json"}, frame, url) as reply:
-                    self._size -= len(frame)
-                    if not reply.ok:
-                        raise refusal(self._name, "a message", reply.status, reply.location)
-                    await reply.body()
+                if not self.open:
+                    return
+                task = asyncio.get_running_loop().create_task(self._post(url, frame))
+                posting.add(task)
+                task.add_done_callback(posting.discard)
+                await asyncio.wait((task,), timeout=ORDER)
+        finally:
+            for task in posting:
+                task.cancel()
+            if posting:
+                await asyncio.wait(posting, timeout=CLOSING)
+
+    async def _post(self, url: str, frame: bytes) -> None:
+        try:
+            async with self._http.exchange("POST", {"Content-Type": "application/json"}, frame, url) as reply:
+                self._size -= len(frame)
+                if not reply.ok:
+                    raise refusal(self._name, "a message", reply.status, reply.location)
+                await reply.body()
         except MooringError as error:
             self._over(error)
 
