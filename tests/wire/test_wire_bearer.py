@@ -178,7 +178,7 @@ async def test_a_refused_renewal_ends_the_login_but_not_the_client(bench: Bench)
     assert (bench.kept.access_token, bench.kept.client) == ("", Client("me", method="none"))
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [403, 404, 429, 500, 503])
 async def test_an_authorization_server_in_trouble_ends_nothing(bench: Bench, status: int) -> None:
     bench.log_in()
     connection = await bench.connect()

@@ -81,6 +81,22 @@ def test_what_is_no_bearer_token_is_none(body: bytes) -> None:
         it.renewed(Login(URL), body, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (400, b"<html>", True),
+        (401, b'{"error":"invalid_client"}', True),
+        (403, b'{"error":"invalid_grant"}', True),
+        (403, b"<html>", False),
+        (404, b'{"error":"not found"}', False),
+        (302, b"", False),
+        (503, b'{"error":"invalid_grant"}', False),
+    ],
+)
+def test_only_the_token_endpoint_itself_can_end_a_login(status: int, body: bytes, expected: bool) -> None:
+    assert it.refused(status, body) is expected
+
+
 def test_an_ended_login_still_knows_the_client() -> None:
     old = Login(URL, access_token="a", refresh_token="r", expires_at=1.0, client=Client("c"), scope="x")
     assert it.ended(old) == Login(URL, client=Client("c"), scope="x")

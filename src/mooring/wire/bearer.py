@@ -20,7 +20,7 @@ from typing import Protocol, Self
 import msgspec
 
 from mooring.errors import Busy, ConfigError, MooringError, Unavailable
-from mooring.wire.login import Challenge, Login, challenge, decoded, encoded, ended, renewed, stale
+from mooring.wire.login import Challenge, Login, challenge, decoded, encoded, ended, refused, renewed, stale
 from mooring.wire.token_endpoint import refresh
 
 ENDING = 2.0
@@ -118,11 +118,12 @@ class Bearer:
         if old.client is None or not old.refresh_token or not old.token_endpoint:
             return
         response = await refresh(self._server, old, old.client, self._secret)
-        if response.status_code == 429 or response.status_code >= 500:
+        granted = response.status_code == 200
+        if not (granted or refused(response.status_code, response.content)):
             what = f"{self._server}: its login cannot be renewed now (HTTP {response.status_code} from {old.issuer})"
             raise Busy(what, server=self._server, phase="call")
         try:
-            new = renewed(old, response.content, time.time()) if response.status_code == 200 else ended(old)
+            new = renewed(old, response.content, time.time()) if granted else ended(old)
         except ValueError:
             new = ended(old)
         if not new.access_token:

@@ -122,6 +122,32 @@ def renewed(login: Login, body: bytes, now: float) -> Login:
     )
 
 
+_NO = (
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+)
+"""What a token endpoint says (RFC 6749, 5.2)."""
+
+
+class _Refusal(msgspec.Struct):
+    error: str
+
+
+def refused(status: int, body: bytes) -> bool:
+    """Whether the token endpoint itself says no to a refresh, so that the tokens are worth nothing any more. What only
+    stands before it (403, 404, a page for people) may be another one a little later."""
+    if status in (400, 401):
+        return True
+    try:
+        return status < 500 and msgspec.json.decode(body, type=_Refusal).error in _NO
+    except msgspec.DecodeError:
+        return False
+
+
 def ended(login: Login) -> Login:
     """``login`` without its tokens: they are not valid any more. Who the client is, and where, stays true."""
     return msgspec.structs.replace(login, access_token="", refresh_token="", expires_at=None)
