@@ -26,6 +26,7 @@ from raw_http_server import Exchange, RawServer
         ("192.168.0.1", "private"),
         ("100.64.0.1", "private"),
         ("fd00::1", "private"),
+        ("fec0::1", "private"),
         ("127.0.0.1", "loopback"),
         ("127.255.0.1", "loopback"),
         ("::1", "loopback"),

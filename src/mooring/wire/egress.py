@@ -24,6 +24,8 @@ Reach = Literal["public", "private", "loopback", "never"]
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _CARRIER = ip_network("100.64.0.0/10")
 _PRIVATE6 = ip_network("fc00::/7")
+_SITE6 = ip_network("fec0::/10")
+"""The private addresses of the past, which some networks still have."""
 _TRANSLATED = ip_network("64:ff9b::/96")
 _ALLOWED: dict[Reach, tuple[Reach, ...]] = {
     "public": ("public",),
@@ -47,7 +49,7 @@ def reach(address: str) -> Reach:
         return "loopback"
     if found.is_link_local or found.is_multicast or found.is_unspecified:
         return "never"
-    if found in _CARRIER or found in _PRIVATE6 or (found.version == 4 and _is_private4(found)):
+    if found in _CARRIER or found in _PRIVATE6 or found in _SITE6 or (found.version == 4 and _is_private4(found)):
         return "private"
     return "public" if found.is_global and not found.is_reserved else "never"
 
