@@ -17,7 +17,7 @@ def test_the_limits_of_what_is_added_are_the_plans() -> None:
     """R14 R36: of mounts, and of what is only tried."""
     plan = Plan(workspaces={"w": Workspace("w")}, added=ADDED)
     record, variant = one()
-    for over in (with_mounts(plan, [one()], {}), with_mounts(plan, [], {variant.id: variant})):
+    for over in (with_mounts(plan, [one()], []), with_mounts(plan, [], [variant])):
         found = over.variants[record.variant]
         assert (found.timeouts, found.idle_timeout) == (ADDED.timeouts, 5.0)
         assert found.digest == variant.digest

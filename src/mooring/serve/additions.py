@@ -6,6 +6,7 @@ store first, then to memory.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -32,8 +33,8 @@ class Additions:
     ) -> None:
         self.functions: dict[str, FunctionServer] = {}
         """Function servers of the library by name."""
-        self.trials: dict[str, Variant] = {}
-        """What is started before it is mounted."""
+        self.trials: list[Variant] = []
+        """What is started before it is mounted; the same twice where two workspaces add it."""
         self._store = store
         self._events = events
         self._secrets = secrets
@@ -55,9 +56,13 @@ class Additions:
         """What a record runs as now; may block."""
         return made(record, self._secrets.fingerprint, self._unsupported)
 
-    def renew(self) -> None:
-        """Secrets may have changed; blocks."""
-        self._mounts = {place: (record, self.variant(record)) for place, (record, _) in self._mounts.items()}
+    async def renew(self) -> None:
+        """Secrets may have changed."""
+        before = dict(self._mounts)
+        made = await asyncio.to_thread(lambda: {place: self.variant(record) for place, (record, _) in before.items()})
+        for place, variant in made.items():
+            if self._mounts.get(place) is before[place]:  # else it went or changed meanwhile
+                self._mounts[place] = (before[place][0], variant)
 
     def over(self, plan: Plan) -> Plan:
         """``plan`` and all of this."""

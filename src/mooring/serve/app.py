@@ -287,7 +287,7 @@ class App:
         return complete
 
     async def _change(self, plan: Plan) -> ReloadReport:
-        await asyncio.to_thread(self.additions.renew)
+        await self.additions.renew()
         complete = await self._known(plan)
         running = msgspec.structs.replace(self.plan, gateway=self._gateway)
         report = changes_report(running, complete)

@@ -117,6 +117,11 @@ class Consent:
         self._tell("approval.given", row)
         return row
 
+    async def stands(self, id: str) -> bool:
+        """Whether an approval was given and not revoked since."""
+        found = (await self._all()).get(id)
+        return found is not None and found[1].approved_at is not None
+
     async def revoke(self, id: str) -> ApprovalRow:
         """Take an approval back, or refuse a wish. Raises ConfigError when there is none of that id."""
         _, row = await self._find(id)

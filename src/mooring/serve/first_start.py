@@ -33,12 +33,12 @@ Told = Callable[[str], None]
 @asynccontextmanager
 async def trial(app: App, variant: Variant) -> AsyncGenerator[None]:
     """The variant can be leased in the block. Afterwards it is as the mounts say: it goes unless it was kept."""
-    app.additions.trials[variant.id] = variant
+    app.additions.trials.append(variant)
     try:
         await app.adjust()
         yield
     finally:
-        app.additions.trials.pop(variant.id, None)
+        app.additions.trials.remove(variant)
         over = asyncio.get_running_loop().create_future()
         app.tasks.create_task(_settled(app, variant, over))
         await asyncio.shield(over)  # also when the asker has gone: what was begun ends

@@ -7,7 +7,7 @@ written. The configuration goes first: where it has the prefix, the mount waits 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -138,13 +138,13 @@ def with_registry(plan: Plan) -> Plan:
     return _with(plan, {REGISTRY: variant}, mounts)
 
 
-def with_mounts(plan: Plan, added: Iterable[Made], trials: Mapping[str, Variant]) -> Plan:
+def with_mounts(plan: Plan, added: Iterable[Made], trials: Sequence[Variant]) -> Plan:
     """``plan`` with what was added at run time; ``trials`` are run without being mounted."""
     for record, variant in added:
         if not obstacle(record, plan):
             mount = Mount(record.workspace, record.prefix, record.server, variant.id)
             plan = _with(plan, {variant.id: _limited(variant, plan.added)}, [mount])
-    return _with(plan, {id: _limited(variant, plan.added) for id, variant in trials.items()}, []) if trials else plan
+    return _with(plan, {variant.id: _limited(variant, plan.added) for variant in trials}, []) if trials else plan
 
 
 def _limited(variant: Variant, added: Added) -> Variant:

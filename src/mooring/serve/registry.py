@@ -19,7 +19,7 @@ import msgspec
 
 from mooring.catalog.adopt import Adoption, adopt, default_prefix
 from mooring.catalog.entry import Entry, Launch
-from mooring.catalog.errors import AlreadyActive, MissingInput, NotActive, PrefixTaken
+from mooring.catalog.errors import AlreadyActive, MissingInput, NeedsApproval, NotActive, PrefixTaken
 from mooring.catalog.fetching import fetching
 from mooring.config.names import prefix_fault
 from mooring.config.plan import Process, SecretRef, Variant, Workspace
@@ -246,14 +246,27 @@ class Registry:
             self._check_variant(variant)
             async with trial(self._app, variant):
                 listing = await listed(self._app, record, variant, told)
+                self._check_still(record, old)
                 if old is None:
                     self._check_names(record, listing)
                 tools = tuple(tool.name for tool in listing.tools)
                 record = msgspec.structs.replace(record, tools=tools, mounted_at=old.mounted_at if old else time.time())
                 await app.additions.put(record, variant)
+                # Only now: from here on a revocation finds the mount by itself.
+                if record.approval and not await self.consent.stands(record.approval):
+                    await app.additions.drop(record)
+                    raise NeedsApproval(f'"{record.entry_id}" was not added: its approval was revoked meanwhile.')
         if old is not None and old.variant != record.variant:
             await ended(self._app, old.variant)
         return self.row(record)
+
+    def _check_still(self, record: Record, old: Record | None) -> None:
+        """What it replaces may have been removed while it started. Raises NotActive, AlreadyActive."""
+        there = self._app.additions.get(record.workspace, record.entry_id)
+        if there is None and old is not None:
+            raise NotActive(f'"{record.entry_id}" was removed meanwhile; nothing was changed.')
+        if there is not None and old is None:
+            raise AlreadyActive(f'"{record.entry_id}" became active meanwhile, as "{there.prefix}": call its tools.')
 
     def _check_prefix(self, record: Record, old: Record | None) -> None:
         """Raises ConfigError and PrefixTaken."""
