@@ -123,7 +123,11 @@ class Seat:
         self.session = AgentSession(Principal(self.key.id, self.workspace), self.handler, self.touched)
         self.ground.stewards[self.workspace] = self
         self.ground.relay.opened(self.session)
-        await self.ground.serve(self.workspace, OWN, self.tools)
+        try:
+            await self.ground.serve(self.workspace, OWN, self.tools)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Leave it; the key is worth nothing afterwards."""

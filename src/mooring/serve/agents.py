@@ -95,18 +95,15 @@ class Ground:
         return Principal(f"shim:{workspace}", workspace)
 
     async def serve(self, workspace: str, prefix: str, served: Served | None) -> None:
-        name = own(workspace)
-        if served is not None:
-            self._served[name] = served
+        name, functions = own(workspace), self._app.additions.functions
         self._app.builtin.functions.serve(name, served)
-
-        def change() -> Callable[[], None]:
-            before = self._app.additions.functions.pop(name, None)
-            if served is not None:
-                self._app.additions.functions[name] = FunctionServer(prefix, (workspace,))
-            return lambda: None if before is None else self._app.additions.functions.update({name: before})
-
-        await self._app.change(change)
+        if served is None:
+            self._served.pop(name, None)
+            functions.pop(name, None)
+        else:
+            self._served[name] = served
+            functions[name] = FunctionServer(prefix, (workspace,))
+        await self._app.adjust()
         if served is not None:
             await self.relisted(workspace)
 

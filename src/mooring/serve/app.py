@@ -230,7 +230,6 @@ class App:
                 self.events.emit(Event("config.rejected", time.time(), data={"error": str(error)}))
                 return ReloadReport(applied=False, error=str(error))
             self.config_error = ""
-            self._resolved = plan
             report = await self._change(plan)
             await self.remember()
             return report
@@ -248,15 +247,15 @@ class App:
 
     async def change(self, edit: Callable[[], Callable[[], None]]) -> None:
         """Change at run time what the configuration is edited with: ``edit`` does it and returns how to undo it, which
-        happens when the result is not valid. Raises ConfigError."""
+        happens when the result is not valid or cannot be applied. Raises ConfigError, StoreError."""
         async with self._reloading:
             undo = edit()
             try:
                 plan = await asyncio.to_thread(self.configuration.resolved)
-            except ConfigError:
+                await self._change(plan)
+            except BaseException:
                 undo()
                 raise
-            await self._change(plan)
 
     async def adjust(self) -> None:
         """What there is besides the configuration changed, such as a mount: the plan follows. Raises StoreError."""
@@ -293,6 +292,7 @@ class App:
         report = changes_report(running, complete)
         outdated = self.configuration.plugins.outdated()
         report = msgspec.structs.replace(report, needs_restart=(*report.needs_restart, *outdated))
+        self._resolved = plan
         self._apply(plan)
         data = {"added": report.added, "removed": report.removed, "changed": report.changed}
         self.events.emit(Event("config.applied", time.time(), data=data))

@@ -42,7 +42,9 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
     async with HttpServer(front, admit=front.admit) as server, front:
         bound = [await _listen(server, host, port) for host, port in addresses]
         app.endpoint = f"http://{_authority(*bound[0])}/mcp"
-        app.keys.on_revoked.append(lambda key_id: _end(front, key_id))
+
+        def revoked(key_id: str) -> None:
+            _end(front, key_id)
 
         outside: Outside | None = None
 
@@ -60,7 +62,13 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
 
         applied(app.plan)
         app.on_applied.append(applied)
-        yield
+        app.keys.on_revoked.append(revoked)
+        try:
+            yield
+        finally:  # agents of a library may listen again
+            app.on_applied.remove(applied)
+            app.keys.on_revoked.remove(revoked)
+            app.endpoint = app.public_url = ""
 
 
 def _measured(app: App) -> str:
