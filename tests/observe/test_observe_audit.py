@@ -57,6 +57,36 @@ async def test_calls_and_changes_are_lines_and_the_life_of_servers_is_not(tmp_pa
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
+async def test_half_a_character_in_a_record_ends_nothing(tmp_path: Path) -> None:
+    """Such as in the error about a file in conf.d whose name is not UTF-8."""
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(Event("config.rejected", 1.0, data={"error": os.fsdecode(b"conf.d/\xff.toml: not valid TOML: \xc3\xa9")}))
+        audit(call(arguments=msgspec.Raw(b'{"a":1}'), target=os.fsdecode(b"\xff")))
+        audit(call("a_u"))
+    rejected, odd, later = rows(str(file))
+    assert rejected.data == {"error": "conf.d/?.toml: not valid TOML: é"}
+    assert (odd.target, odd.arguments, later.tool) == ("?", {"a": 1}, "a_u")
+
+
+async def test_nobody_hides_a_call_by_half_a_character_in_its_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call(arguments=msgspec.Raw(b'{"a":"\\ud800"}')))
+    (row,) = rows(str(file))
+    assert (row.tool, row.arguments) == ("a_t", {"a": "?"})
+
+
+async def test_nobody_writes_a_record_by_line_ends_in_arguments(tmp_path: Path) -> None:
+    """A client may send its JSON on several lines."""
+    file = tmp_path / "audit.jsonl"
+    forged = b'{"a":\r\n{"ts":1.0,"event":"key.revoked","data":{"key":"k_9"}}\n}'
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call(arguments=msgspec.Raw(forged)))
+    (row,) = rows(str(file))
+    assert (row.tool, row.arguments) == ("a_t", {"a": {"ts": 1.0, "event": "key.revoked", "data": {"key": "k_9"}}})
+
+
 async def test_a_record_is_on_disk_soon_without_an_end(tmp_path: Path) -> None:
     file = str(tmp_path / "audit.jsonl")
     async with AuditLog(file, Audit(), Redactor()) as audit:

@@ -26,6 +26,7 @@ import msgspec
 from mooring.config.plan import Audit
 from mooring.nouns import AuditRow
 from mooring.observe.events import Event
+from mooring.wire import jsonrpc
 
 LINGER = 0.1
 """Seconds in which records are gathered before they are written together."""
@@ -35,6 +36,8 @@ WAITING = 10_000
 """Records that may wait to be written."""
 CLOSE_LIMIT = 5.0
 """Seconds that leaving the block waits for the thread."""
+_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+"""Between JSON's tokens, where alone they can be, these mean the same."""
 _IGNORED = ("instance.", "session.", "list.", "limits.")
 _log = logging.getLogger("mooring")
 
@@ -215,8 +218,15 @@ class AuditLog:
 
 
 def _encode(row: AuditRow) -> bytes:
-    return msgspec.json.encode(row, enc_hook=_text) + b"\n"
+    try:
+        # Arguments stand as they were sent, with line ends between them perhaps, after which anything could stand.
+        return msgspec.json.encode(row, enc_hook=str).translate(_ONE_LINE) + b"\n"
+    except UnicodeEncodeError:  # half a character, such as in the name of a file that is not UTF-8
+        import json
+
+        plain = msgspec.to_builtins(row, enc_hook=_plain)
+        return json.dumps(plain, ensure_ascii=False, default=str).encode("utf-8", "replace") + b"\n"
 
 
-def _text(value: Any) -> str:
-    return str(value)
+def _plain(value: Any) -> Any:
+    return jsonrpc.value(value) if isinstance(value, msgspec.Raw) else str(value)

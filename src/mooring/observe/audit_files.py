@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from mooring.nouns import AuditRow
+from mooring.wire import jsonrpc
 
 PAUSE = 0.2
 """Seconds between two looks for new lines."""
@@ -54,4 +56,9 @@ def _row(line: bytes) -> AuditRow | None:
     try:
         return msgspec.json.decode(line, type=AuditRow)
     except msgspec.DecodeError:
+        pass
+    try:  # arguments may hold half a character; nobody hides a call by that
+        whole = json.dumps(jsonrpc.value(line), ensure_ascii=False).encode("utf-8", "replace")
+        return msgspec.json.decode(whole, type=AuditRow)
+    except (ValueError, RecursionError):
         return None
