@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from fake_opener import BOUND, Bench, Recorder, until, variant
 
+from mooring.config.plan import Mount, Sharing
 from mooring.errors import Unavailable
 from mooring.instances.opener import Running
 from mooring.instances.pool import Pool
@@ -193,6 +194,60 @@ async def test_a_draining_instance_that_crashes_is_forgotten() -> None:
         await bench.recorder.saw("crashed")
         await until(lambda: not pool.rows())
         held.release()
+
+
+async def test_an_instance_ends_with_the_workspace_that_it_was_for_and_with_its_sharing() -> None:
+    """Its server stays, for others or shared otherwise; 0 means that it would never idle."""
+    bench = Bench()
+    forever = variant(idle_timeout=0)
+    variants = {"time": forever}
+
+    def mount(workspace: str, sharing: Sharing) -> Mount:
+        return Mount(workspace, "time", "time", "time", sharing)
+
+    async with bench.pool as pool, asyncio.timeout(BOUND):
+        pool.apply(variants, [mount("a", "workspace"), mount("b", "workspace"), mount("c", "shared")])
+        for scope in ("w:a", "w:b", "", "s:1"):
+            (await pool.lease(forever, forever.key(scope))).release()
+        pool.apply(variants, [mount("b", "workspace"), mount("c", "shared")])
+        await until(lambda: [row.scope for row in pool.rows()] == ["", "s:1", "w:b"])
+        pool.apply(variants, [mount("b", "shared"), mount("c", "session")])
+        await until(lambda: [row.scope for row in pool.rows()] == ["", "s:1"])
+        pool.apply(variants, [mount("b", "session"), mount("c", "session")])
+        await until(lambda: [row.scope for row in pool.rows()] == ["s:1"])
+        pool.apply(variants)
+        assert [row.state for row in pool.rows()] == ["ready"]
+
+
+async def test_a_reload_does_not_keep_what_a_session_left_behind() -> None:
+    bench = Bench()
+    async with bench.pool as pool, asyncio.timeout(BOUND):
+        pool.apply({"time": IDLER})
+        bench.opener.may_leave.clear()
+        (await pool.lease(IDLER, IDLER.key("s:1"))).release()
+        pool.end_scope("s:1")
+        pool.apply({"time": IDLER})
+        bench.opener.may_leave.set()
+        await until(lambda: not pool.rows())
+
+
+@pytest.mark.parametrize(("scope", "back"), [("s:key:k_1:w", True), ("s:bare:k_1:w", True), ("s:abc", False)])
+async def test_a_key_comes_back_while_what_it_had_still_ends_and_a_session_does_not(scope: str, back: bool) -> None:
+    bench = Bench()
+    key = IDLER.key(scope)
+    async with bench.pool as pool, asyncio.timeout(BOUND):
+        bench.opener.may_leave.clear()
+        (await pool.lease(IDLER, key)).release()
+        pool.end_scope(scope)
+        waiter = asyncio.create_task(pool.lease(IDLER, key))
+        await asyncio.sleep(0.02)
+        bench.opener.may_leave.set()
+        if back:
+            (await waiter).release()
+            assert (bench.opener.entries, bench.opener.doubled) == (2, False)
+        else:
+            with pytest.raises(Unavailable, match="is over"):
+                await waiter
 
 
 async def test_a_session_that_ends_takes_its_instances_with_it_and_no_others() -> None:

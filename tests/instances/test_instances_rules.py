@@ -111,4 +111,4 @@ def test_who_is_used_or_must_stay_never_makes_room() -> None:
 def test_only_the_session_of_a_client_pins_its_instances() -> None:
     """R14"""
     assert rules.pinned("s:abc")
-    assert not any(map(rules.pinned, ("", "w:alice", "look:x", "s:key:k_1", "s:local:alice")))
+    assert not any(map(rules.pinned, ("", "w:alice", "look:x", "s:key:k_1", "s:bare:k_1", "s:local:alice")))

@@ -39,6 +39,8 @@ class Instance:
         self.waiting = 0
         self.draining = ""
         """Why it takes no new lease; "" when it does."""
+        self.left = False
+        """Whatever it was for is over; no plan brings that back."""
         self._means = means
         self._demand: Demand | None = None
         self._owned = False
@@ -87,6 +89,8 @@ class Instance:
         """
         if self.life is not None:
             self.lost(self.life)
+        if self.left and not rules.pinned(self.key.scope):  # a key, unlike a session, may come back
+            self.left, self.draining = False, ""
         now = self._means.clock()
         match rules.entry(self.record, bool(self.draining), now):
             case "leaving":
@@ -151,7 +155,8 @@ class Instance:
     def keep(self, variant: Variant) -> None:
         """It is part of the configuration; what the process does not see of the variant may have changed."""
         self.variant = variant
-        self.draining = ""
+        if not self.left:
+            self.draining = ""
         self._disarm()
         self._arm()
 
@@ -159,6 +164,11 @@ class Instance:
         """End it now and for good."""
         self.draining = reason
         self.stop(reason)
+
+    def leave(self, reason: str) -> None:
+        """Whatever it was for is over: end it now and for good."""
+        self.left = True
+        self.dismiss(reason)
 
     # what its life reports
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from mooring.config.plan import Variant
+from mooring.config.plan import Mount, Variant
 from mooring.errors import Unavailable
 from mooring.instances import rules
 from mooring.instances.health import Complete, as_is
@@ -120,16 +120,19 @@ class Pool:
         instance = self._instances.get(key)
         return instance.obstacle() if instance is not None else None
 
-    def apply(self, variants: Mapping[str, Variant]) -> None:
-        """What should be. Instances that are not part of it drain; the others are left alone. Until the first call
-        anything may be leased, from then on only this."""
+    def apply(self, variants: Mapping[str, Variant], mounts: Iterable[Mount] = ()) -> None:
+        """What should be, and for whom. Instances that are not part of it drain; the others are left alone. Until the
+        first call anything may be leased, from then on only this."""
         self._variants = variants
-        for instance in tuple(self._instances.values()):
-            reason = rules.unwanted(instance.key, variants)
+        mounted: dict[str, list[Mount]] = {}
+        for mount in mounts if self._instances else ():
+            mounted.setdefault(mount.variant, []).append(mount)
+        for key, instance in tuple(self._instances.items()):
+            reason = rules.unwanted(key, variants) or rules.deserted(key, mounted.get(key.variant, ()))
             if reason:
                 instance.drain(reason)
             else:
-                instance.keep(variants[instance.key.variant])
+                instance.keep(variants[key.variant])
 
     def stop(self, key: InstanceKey, reason: str = "stopped on request") -> None:
         """End an instance now; the next lease starts it again."""
@@ -177,7 +180,7 @@ class Pool:
     def end_scope(self, scope: str) -> None:
         """A session, or whatever the scope stands for, is over: its instances end with it."""
         for instance in [instance for key, instance in self._instances.items() if key.scope == scope]:
-            instance.dismiss("what it was started for is over")
+            instance.leave("what it was started for is over")
 
     @property
     def waiting(self) -> int:

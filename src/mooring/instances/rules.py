@@ -6,12 +6,12 @@ Used by ``instances.instance`` and ``instances.pool``, which act on the answers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
-from mooring.config.plan import Functions, Remote, Timeouts, Variant
+from mooring.config.plan import Functions, Mount, Remote, Timeouts, Variant
 from mooring.instances.state import Record
 from mooring.nouns import InstanceKey
 
@@ -61,7 +61,7 @@ def idle_left(pins: int, idle_for: float, idle_timeout: float) -> float | None:
 def pinned(scope: str) -> bool:
     """Whether an instance stays as long as its scope: a client's session (legacy HTTP, or one stdio shim), which ends
     it. What belongs to a key, or to the local user's commands, has no such end and idles as others do."""
-    return scope.startswith("s:") and not scope.startswith(("s:key:", "s:local:"))
+    return scope.startswith("s:") and not scope.startswith(("s:key:", "s:bare:", "s:local:"))
 
 
 def unwanted(key: InstanceKey, variants: Mapping[str, Variant]) -> str:
@@ -70,6 +70,16 @@ def unwanted(key: InstanceKey, variants: Mapping[str, Variant]) -> str:
     if variant is None:
         return "it is no longer configured"
     return "its definition changed" if variant.digest != key.digest else variant.unavailable
+
+
+def deserted(key: InstanceKey, mounts: Iterable[Mount]) -> str:
+    """Why nobody can want an instance any more though its variant is configured; "" when somebody can. ``mounts``: those
+    of its variant. One that is not mounted is on trial, and a session ends what it has itself."""
+    if key.scope.startswith("w:"):
+        there = any(mount.sharing == "workspace" and key.scope == f"w:{mount.workspace}" for mount in mounts)
+        return "" if there else "its workspace does not have it any more"
+    sharing = {mount.sharing for mount in mounts}
+    return "nobody shares it any more" if not key.scope and sharing and "shared" not in sharing else ""
 
 
 def own_limit(phase: str, timeouts: Timeouts) -> float | None:

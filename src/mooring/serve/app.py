@@ -311,7 +311,9 @@ class App:
         if self.plan.telemetry != before.telemetry and self.home:
             self._telemeter(self.plan.telemetry)
         self.watching.apply(self.plan)
-        self.pool.apply(self.plan.variants)
+        self.pool.apply(
+            self.plan.variants, (mount for room in self.plan.workspaces.values() for mount in room.mounts)
+        )
         if self._looking:
             self._look()
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
