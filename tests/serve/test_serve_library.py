@@ -15,7 +15,7 @@ import mooring
 from mooring.errors import ConfigError, MooringError, UpstreamProtocol
 from mooring.relay.refusals import ERROR_KEY
 from mooring.testing import wait_for
-from mooring.testing.daemon import server
+from mooring.testing.daemon import server, write_config
 from mooring.testing.processes import alive, descendants
 
 CONFIG: dict[str, Any] = {
@@ -216,6 +216,31 @@ async def test_functions_outlive_a_reload(tmp_path: Path) -> None:
         file.write_text("[workspaces.w]\n")
         await m.reload()
         assert [tool.name for tool in await m.tools("w")] == ["mine_add"]
+
+
+async def test_what_is_known_of_definitions_that_are_gone_goes_at_a_reload(tmp_path: Path) -> None:
+    """A daemon runs for months, and a secret that changes is another definition each time."""
+    file = tmp_path / "mooring.toml"
+
+    def write(number: int) -> None:
+        write_config(file, {"echo": server("--tools", str(number))})
+
+    write(1)
+    async with mooring.open(file) as m, asyncio.timeout(60):
+        app = m._control._app
+        for number in range(2, 5):
+            await app.looks.done()
+            app.logs.add("echo", "said")
+            write(number)
+            assert (await m.reload()).applied
+            assert "echo_echo" in [tool.name for tool in await m.tools("w")]
+        assert len(app.listings._known) <= 2
+        assert len(app.verdicts._known) <= 2
+        assert app.logs.last("echo", 1) == ["said"]
+        file.write_text("[workspaces.w]\n")
+        await m.reload()
+        assert (app.listings._known, app.listings._latest, app.verdicts._known) == ({}, {}, {})
+        assert app.logs.last("echo", 1) == []
 
 
 def _star(*args: int) -> None: ...

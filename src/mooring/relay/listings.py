@@ -52,6 +52,13 @@ class Listings:
         if unknown:
             self._keep(await self._store.read("listings", wanted=_wanted(unknown)))
 
+    def forget_others(self, variants: Iterable[Variant]) -> None:
+        """Keep in memory what is known of these, and of the definitions that stand in for them."""
+        places = {variant.id: _place(variant) for variant in variants}
+        self._latest = {id: place for id, place in self._latest.items() if id in places}
+        kept = {*places.values(), *self._latest.values()}
+        self._known = {place: known for place, known in self._known.items() if place in kept}
+
     def _keep(self, rows: Iterable[Row]) -> None:
         decode = msgspec.msgpack.Decoder(Listing).decode
         found: dict[Place, dict[Asker, Listing]] = {}

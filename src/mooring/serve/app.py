@@ -314,11 +314,20 @@ class App:
         self.pool.apply(
             self.plan.variants, (mount for room in self.plan.workspaces.values() for mount in room.mounts)
         )
+        self._forget_others()
         if self._looking:
             self._look()
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
             applied(self.plan)
+
+    def _forget_others(self) -> None:
+        """What is known of servers and definitions that are not there any more goes: a daemon runs for months."""
+        variants = self.plan.variants.values()
+        self.listings.forget_others(variants)
+        self.verdicts.forget_others(variants)
+        self.denials.forget_others(self.plan.variants)
+        self.logs.forget_others({variant.server for variant in variants})
 
     def _telemeter(self, wanted: Telemetry | None) -> None:
         """What a collector is sent from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -27,6 +27,10 @@ class Denials:
                 peers[event.data["peer"]] = None
         elif event.name == "instance.starting":
             self._peers.pop(event.data["variant"], None)
+
+    def forget_others(self, variants: Collection[str]) -> None:
+        """Keep what is known of these."""
+        self._peers = {variant: peers for variant, peers in self._peers.items() if variant in variants}
 
     def marked(self, rows: Iterable[InstanceRow]) -> list[InstanceRow]:
         """``rows`` with what was refused."""

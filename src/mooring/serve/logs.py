@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 
 KEPT = 1000
@@ -24,6 +24,11 @@ class Logs:
         self._lines.setdefault(server, deque(maxlen=KEPT)).append(line)
         for follower in tuple(self._followers.get(server, ())):
             follower(line)
+
+    def forget_others(self, servers: Collection[str]) -> None:
+        """Keep the lines of these servers: nobody can ask for those of others."""
+        self._lines = {server: lines for server, lines in self._lines.items() if server in servers}
+        self._followers = {server: followers for server, followers in self._followers.items() if followers}
 
     def last(self, server: str, lines: int) -> list[str]:
         """The last lines of a server, oldest first."""

@@ -32,6 +32,11 @@ class Verdicts:
         if unknown:
             self._keep(await self._store.read("eras", wanted=_wanted(unknown)))
 
+    def forget_others(self, variants: Iterable[Variant]) -> None:
+        """Keep in memory what is known of these."""
+        places = {(variant.id, variant.digest) for variant in variants}
+        self._known = {place: era for place, era in self._known.items() if place in places}
+
     def get(self, variant: Variant) -> Era | None:
         """The era of exactly this definition, if it ever answered."""
         return self._known.get((variant.id, variant.digest))
