@@ -3,6 +3,7 @@ one cannot be made to have are played by the fake."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
@@ -47,6 +48,17 @@ async def test_the_second_sync_writes_nothing(made: Rig, fake: FakeLiteLLM) -> N
     fake.requests.clear()
     await made.sync()
     assert fake.writes == []
+
+
+async def test_a_sync_of_the_schedule_that_waits_while_all_is_removed_puts_nothing_back(
+    made: Rig, fake: FakeLiteLLM
+) -> None:
+    await made.sync()
+    removing = asyncio.create_task(made.litellm.remove(made.offer))
+    await asyncio.sleep(0)
+    assert await made.litellm.export(made.offer) is None
+    await removing
+    assert (fake.servers, fake.teams, fake.keys) == ({}, {}, {})
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])

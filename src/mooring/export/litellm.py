@@ -73,25 +73,32 @@ class LiteLLM:
         """A sync nobody waits for. Returns the seconds until the next one, None when only a change calls for it. Raises
         MooringError."""
         settings = offer.plan.litellm
-        if settings is None or settings == self._removed:
+        if settings is None:
             return None
-        await self.sync(offer)
+        async with self._working:  # a removal may just go on
+            if settings == self._removed:
+                return None
+            await self._sync(settings, offer, dry_run=False)
         return settings.interval or None
 
     async def sync(self, offer: Offer, *, dry_run: bool = False) -> LiteLLMReport:
         """Make LiteLLM agree with ``offer``, or tell what that would change. Raises MooringError; what was done until
         then is done."""
         settings = _settings(offer.plan)
-        found, skipped = registrations(offer.plan, offer.url)
         async with self._working:
-            try:
-                aim = _Aim(Names(await self._vault.installation()), found, skipped)
-                report = await self._reach(settings, aim, dry_run)
-            except MooringError as error:
-                self._error = str(error)
-                raise
-            if not dry_run:
-                self._error, self._settled, self._removed = "", True, None
+            return await self._sync(settings, offer, dry_run=dry_run)
+
+    async def _sync(self, settings: plans.LiteLLM, offer: Offer, *, dry_run: bool) -> LiteLLMReport:
+        """The same, while nothing else works."""
+        found, skipped = registrations(offer.plan, offer.url)
+        try:
+            aim = _Aim(Names(await self._vault.installation()), found, skipped)
+            report = await self._reach(settings, aim, dry_run)
+        except MooringError as error:
+            self._error = str(error)
+            raise
+        if not dry_run:
+            self._error, self._settled, self._removed = "", True, None
         return report
 
     async def remove(self, offer: Offer, *, dry_run: bool = False) -> LiteLLMReport:
