@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_ai.models.test import TestModel
 
 import mooring
-from mooring.errors import ConfigError, StoreError
+from mooring.agents.handler import Approval, Handler, Verdict
+from mooring.errors import ConfigError, MooringError, StoreError
 from mooring.serve.app import App
 from mooring.testing.daemon import server
 from mooring.testing.http_client import HttpClient
@@ -86,3 +88,65 @@ async def test_an_agent_that_could_not_be_opened_holds_nothing(monkeypatch: pyte
         assert app.additions.functions == {}
         async with agent:
             assert list(app.relay.stewards) == ["agent/a"]
+
+
+async def test_a_program_that_could_not_be_shown_a_change_is_shown_it_before_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with (
+        opened() as (m, _),
+        m.agents(models={"test": TestModel(call_tools=[])}) as pool,
+        pool.agent("a") as agent,
+    ):
+        refreshed: list[int] = []
+
+        async def refresh() -> None:
+            refreshed.append(len(refreshed))
+            if len(refreshed) == 1:
+                raise MooringError("it did not connect")
+
+        monkeypatch.setattr(agent._driver, "refresh", refresh)
+        await agent.tools.add(lambda_)
+        with pytest.raises(MooringError, match="did not connect"):
+            await agent.run("hello")
+        await agent.run("hello")
+        await agent.run("hello")
+        assert len(refreshed) == 2
+
+
+async def test_a_session_that_was_closed_leaves_nothing() -> None:
+    """A host may make one for each conversation, for months."""
+    async with opened() as (m, app), m.agents() as pool, pool.agent("a") as agent:
+        before = len(app.plan.workspaces), len(app.plan.agents)
+        for _ in range(3):
+            async with await agent.session() as child:
+                await child.add_server("echo")
+                assert "echo_echo" in await child.refresh_tools()
+                await child.disable("echo_echo")
+        assert (len(app.plan.workspaces), len(app.plan.agents)) == before
+        assert len(pool._agents) == 1
+        edits = agent._seat.ground._edits
+        assert (edits.sessions, edits.given, edits.denied, edits.routed) == ({}, {}, {}, {})
+        with pytest.raises(ConfigError, match="is over"):
+            await child.__aenter__()
+
+
+async def test_what_was_changed_in_one_block_is_not_there_in_the_next() -> None:
+    async with opened() as (m, app):
+        async with m.agents() as pool:
+            await pool.add_server("echo")
+            async with await pool.agent("a").session() as child:
+                assert "echo_echo" in await child.refresh_tools()
+        assert list(app.plan.workspaces) == ["agent/a"]
+        async with m.agents() as pool, pool.agent("a") as agent:
+            assert await agent.refresh_tools() == []
+
+
+async def test_an_answer_of_the_host_that_fails_skips_the_call() -> None:
+    async def approve(approval: Approval) -> Verdict:
+        raise OSError("no terminal")
+
+    config = {**CONFIG, "agents": {"a": {**AGENT, "confirm": "always", "mcp_servers": ["echo"]}}}
+    async with opened(config) as (m, _), m.agents(Handler(approve=approve)) as pool, pool.agent("a") as agent:
+        said = await agent._seat.called("echo_echo", {}, "1")
+        assert said["isError"] is True

@@ -74,6 +74,7 @@ class Agent:
     def __init__(self, pool: AgentPool, workspace: str, seat: Seat) -> None:
         self._pool = pool
         self._seat = seat
+        self._name = seat.agent.name
         self._stack = AsyncExitStack()
         self._driver: Driver | None = None
         self._turn = asyncio.Lock()
@@ -86,7 +87,7 @@ class Agent:
     @property
     def name(self) -> str:
         """As configured."""
-        return self._seat.agent.name
+        return self._name
 
     @property
     def tools(self) -> Tools:
@@ -97,6 +98,8 @@ class Agent:
         """Start it. Raises MooringError; LaunchMissing when its program or its library is not installed."""
         if self._driver is not None:
             raise MooringError(f'The agent "{self.name}" is open already; agent.session() makes another one.')
+        if not self._pool.knows(self):
+            raise ConfigError(f'This session of "{self.name}" is over; agent.session() makes another one.')
         opened: Opened = adapter(self._seat.agent.type).opened
         functions = imported(self._seat.agent.tools)
         async with AsyncExitStack() as stack:
@@ -117,7 +120,10 @@ class Agent:
             await self.cancel()
         finally:
             self._driver = None
-            await self._stack.aclose()
+            try:
+                await self._stack.aclose()
+            finally:
+                await self._pool.left(self)
 
     async def run(self, prompt: str, *, deps: Any = None) -> Result:
         """Let it answer a prompt; ``deps`` is what its functions find in their context. Raises MooringError."""
@@ -188,7 +194,8 @@ class Agent:
 
     async def session(self) -> Agent:
         """One more session of the same agent: with the same configuration and session servers as data, and with
-        connections, a key and own functions of its own; to be opened like this one. Its end leaves this one alone."""
+        connections, a key and own functions of its own; to be opened like this one, but once. Its end
+        leaves this one alone."""
         return await self._pool.session_of(self)
 
     def touched(self) -> None:
@@ -213,10 +220,14 @@ class Agent:
         if not (self._seat.stale or always):
             return
         self._seat.stale = False
-        offers = await self._offers()
-        if offers != self._shown or always:
-            await driver.refresh()
-            self._shown = offers
+        try:
+            offers = await self._offers()
+            if offers != self._shown or always:
+                await driver.refresh()
+                self._shown = offers
+        except BaseException:
+            self._seat.stale = True
+            raise
 
     async def _offers(self) -> tuple[Any, ...]:
         return self._seat.agent.direct, await self._seat.listed()

@@ -6,6 +6,7 @@ Handed to ``Mooring.agents``; asked by ``agents.seat`` and by adapters. Whatever
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from mooring.wire.jsonrpc import Answer
 
 LIMIT = 300.0
 """Seconds a person may take for an answer; after that the question counts as declined."""
+
+_log = logging.getLogger("mooring")
 
 Verdict = Literal["allow", "skip", "abort"]
 """``skip``: the call is not made, and the agent reads that. ``abort``: the run ends, too."""
@@ -94,6 +97,9 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
             async with asyncio.timeout(LIMIT):
                 return await self.approve(approval)
         except TimeoutError:
+            return "skip"
+        except Exception:  # the host's own code
+            _log.exception("The host could not say whether %s may be called; it is not", approval.tool)
             return "skip"
 
     async def _roots(self, params: dict[str, Any]) -> dict[str, Any]:

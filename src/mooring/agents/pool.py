@@ -10,6 +10,7 @@ import asyncio
 import copy
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from mooring.agents.agent import Agent
@@ -45,6 +46,9 @@ class AgentPool:
         self._agents: dict[str, Agent] = {}
         self._open: set[Agent] = set()
         self._numbers = itertools.count(1)
+        self._further: set[str] = set()
+        """Workspaces of further sessions."""
+        self._closing = False
 
     @property
     def names(self) -> list[str]:
@@ -138,6 +142,7 @@ class AgentPool:
                     kept[workspace] = copy.deepcopy(kept[agent.workspace])  # pyright: ignore[reportArgumentType]
 
         await self._edit(change)
+        self._further.add(workspace)
         return self._made(workspace)
 
     def opened(self, agent: Agent) -> None:
@@ -148,6 +153,25 @@ class AgentPool:
         """It was closed."""
         self._open.discard(agent)
 
+    def knows(self, agent: Agent) -> bool:
+        """Whether it can be opened."""
+        return self._agents.get(agent.workspace) is agent
+
+    async def left(self, agent: Agent) -> None:
+        """An agent was closed: a further session is over then, and nothing is kept of it."""
+        workspace = agent.workspace
+        if workspace not in self._further or self._closing:
+            return
+        self._further.discard(workspace)
+        del self._agents[workspace]
+
+        def change(edits: Edits) -> None:
+            for kept in (edits.sessions, edits.given, edits.denied, edits.routed):
+                kept.pop(workspace, None)
+
+        with suppress(ConfigError):  # a configuration that is not valid now keeps nobody from leaving
+            await self._edit(change)
+
     def applied(self, plan: Plan) -> None:
         """Another plan holds."""
         for agent in self._open:
@@ -155,6 +179,7 @@ class AgentPool:
 
     async def close(self) -> None:
         """End all agents that are still open, at the same time."""
+        self._closing = True
         await asyncio.gather(
             *(agent.__aexit__(None, None, None) for agent in tuple(self._open)), return_exceptions=True
         )

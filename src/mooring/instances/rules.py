@@ -73,8 +73,8 @@ def unwanted(key: InstanceKey, variants: Mapping[str, Variant]) -> str:
 
 
 def deserted(key: InstanceKey, mounts: Iterable[Mount]) -> str:
-    """Why nobody can want an instance any more though its variant is configured; "" when somebody can. ``mounts``: those
-    of its variant. One that is not mounted is on trial, and a session ends what it has itself."""
+    """Why nobody can want an instance any more though its variant is configured; "" when somebody can. ``mounts``:
+    those of its variant. One that is not mounted is on trial, and a session ends what it has itself."""
     if key.scope.startswith("w:"):
         there = any(mount.sharing == "workspace" and key.scope == f"w:{mount.workspace}" for mount in mounts)
         return "" if there else "its workspace does not have it any more"

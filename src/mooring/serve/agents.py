@@ -10,7 +10,7 @@ import copy
 import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
@@ -19,6 +19,7 @@ from mooring.agents.handler import Handler
 from mooring.agents.pool import AgentPool
 from mooring.config.home import Home
 from mooring.config.plan import Launch, Plan, Process, Variant
+from mooring.config.schema import Loaded
 from mooring.errors import ConfigError, Refused
 from mooring.launch.base import Launched
 from mooring.launch.functions import FunctionConnection, Served
@@ -128,7 +129,7 @@ class Ground:
         def applied() -> Callable[[], None]:
             before = copy.deepcopy(self._edits)
             change(self._edits)
-            self._app.configuration.edited = lambda loaded: edited(loaded, self._edits)
+            self._app.configuration.edited = self._edited
 
             def undo() -> None:
                 self._edits = before
@@ -136,6 +137,16 @@ class Ground:
             return undo
 
         await self._app.change(applied)
+
+    def _edited(self, loaded: Loaded) -> Loaded:
+        return edited(loaded, self._edits)
+
+    async def forget(self) -> None:
+        """The configuration is again as it is written. One that is not valid now is left for later."""
+        if self._app.configuration.edited == self._edited:
+            self._app.configuration.edited = None
+            with suppress(ConfigError):
+                await self._app.change(lambda: lambda: None)
 
     async def route(self, workspace: str, servers: tuple[str, ...]) -> None:
         def change(edits: Edits) -> None:
@@ -173,6 +184,7 @@ async def agents(app: App, handler: Handler, models: Mapping[str, Any]) -> Async
         finally:
             app.on_applied.remove(pool.applied)
             await pool.close()
+            await ground.forget()
 
 
 def _roomy() -> str:

@@ -311,9 +311,7 @@ class App:
         if self.plan.telemetry != before.telemetry and self.home:
             self._telemeter(self.plan.telemetry)
         self.watching.apply(self.plan)
-        self.pool.apply(
-            self.plan.variants, (mount for room in self.plan.workspaces.values() for mount in room.mounts)
-        )
+        self.pool.apply(self.plan.variants, (mount for room in self.plan.workspaces.values() for mount in room.mounts))
         self._forget_others()
         if self._looking:
             self._look()
