@@ -277,6 +277,29 @@ async def test_a_refresh_that_is_given_up_leaves_the_source_readable(opened: Any
     assert (await desk.refreshing.refresh(origin)).outcome == "refreshed"
 
 
+class Paged(Slow):
+    """With a second page."""
+
+    async def read(self, origin: CatalogSource, mark: str, get: Get) -> AsyncIterator[Batch]:
+        async for batch in super().read(origin, mark, get):
+            yield batch
+        yield Batch(entries=[Entry(id=f"{origin.name}/x2", source=origin.name, name="x2")])
+
+
+async def test_a_source_that_is_taken_out_while_it_is_read_is_not_found_any_more(opened: Any) -> None:
+    slow = Paged()
+    desk = await opened(slow)
+    asked = asyncio.create_task(desk.refreshing.refresh(CatalogSource(name="s", kind="slow", url="https://s.example")))
+    async with asyncio.timeout(10):
+        while not slow.reads:
+            await asyncio.sleep(0.01)
+        await desk.refreshing.forget_others([])
+        slow.go.set()
+        await asked
+    assert await desk.ids("x2", order=("s",)) == []
+    assert await desk.store.read("catalog_sources") == []
+
+
 async def test_a_checkout_and_archives_of_dockers_catalog_give_the_same(desk: Any, tmp_path: Path) -> None:
     """R31: Docker's catalog as a source."""
     folder = checkout(tmp_path / "registry", 40)

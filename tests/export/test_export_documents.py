@@ -163,6 +163,22 @@ def test_edits_made_meanwhile_survive_a_removal(name: str, tmp_path: Path) -> No
     assert read(file, client)
 
 
+def test_a_file_that_its_client_changed_just_now_is_not_overwritten(tmp_path: Path) -> None:
+    """Some clients write theirs all the time."""
+    file = tmp_path / "mcp.json"
+    file.write_text("{}")
+    change = registered(find("cursor"), str(file), COMMAND)
+    file.write_text('{"theirs": 1}')
+    with pytest.raises(ConfigError, match="changed by somebody else"):
+        change.apply()
+    assert file.read_text() == '{"theirs": 1}'
+    registered(find("cursor"), str(file), COMMAND).apply()
+    change = unregistered(find("cursor"), str(file))
+    file.write_text('{"theirs": 2}')
+    with pytest.raises(ConfigError, match="changed by somebody else"):
+        change.apply()
+
+
 def test_a_file_that_export_made_goes_with_it(tmp_path: Path) -> None:
     for client in CLIENTS.values():
         file = tmp_path / "new" / client.name

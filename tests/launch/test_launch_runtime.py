@@ -53,6 +53,19 @@ async def test_a_secret_that_no_pipe_holds_is_refused_and_not_cut_off(tmp_path: 
             await command.run(keeper, (running.engine.program,), {}, limit=5, stdin=b"x" * (1 << 21))
 
 
+def test_what_is_swept_is_ours_and_never_behind_a_link(tmp_path: Path) -> None:
+    """Everybody may make a name in the folder for memory, and container labels tell which we would sweep."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "0").write_text("secret")
+    (tmp_path / "valuable").mkdir()
+    (tmp_path / "valuable" / "file").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "valuable")
+    for name in ("mine", "link", "absent"):
+        runtime.remove_folder(tmp_path / name)
+    assert not (tmp_path / "mine").exists()
+    assert (tmp_path / "valuable" / "file").read_text() == "kept"
+
+
 async def test_a_sweep_of_another_engine_leaves_the_secrets_of_running_containers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -109,6 +110,29 @@ async def test_a_change_of_any_file_is_seen_once_and_a_failure_ends_no_watch(
         await asyncio.sleep(0.1)
         main.unlink()
         await wait_for(lambda: len(seen) == 3)
+
+
+async def test_a_change_between_the_reading_and_the_watch_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload, "LOOK", 0.02)
+    main = tmp_path / "mooring.toml"
+    main.write_text("")
+    await asyncio.sleep(0.02)
+    read_at, seen = time.time(), list[int]()
+
+    async def changed() -> None:
+        seen.append(len(seen))
+
+    async with reload.watching(lambda: (str(main),), changed, read_at):
+        await asyncio.sleep(0.1)
+        assert seen == []
+    await asyncio.sleep(0.02)
+    main.write_text("# changed meanwhile")
+    async with reload.watching(lambda: (str(main),), changed, read_at):
+        await wait_for(lambda: len(seen) == 1)
+        await asyncio.sleep(0.1)
+        assert len(seen) == 1
 
 
 def test_a_key_is_printed_to_whoever_started_the_daemon_and_into_no_journal(tmp_path: Path) -> None:

@@ -102,6 +102,9 @@ class Refresh:
                     _log.exception('the catalog source "%s" could not be read', source.name)
                 await self._store.run("catalog_failed", name=source.name, error=text)
                 return await self._report(source, "failed", began, error=text)
+            finally:
+                if source.name not in await self._states():  # it was taken out of the configuration meanwhile
+                    await self._shelf.forget(source.name, self._clock())
             return await self._report(source, outcome, began, problems=tuple(problems))
 
     async def rows(self, sources: Sequence[CatalogSource]) -> list[SourceRow]:

@@ -55,9 +55,11 @@ class Change(msgspec.Struct, frozen=True):
         return text.replace(self.private, _MASK) if self.private else text
 
     def apply(self) -> None:
-        """Write it. Raises OSError; the file is as it was then."""
+        """Write it. Raises OSError, and ConfigError when somebody else has changed it; the file is as it was then."""
         if self.empty:
             return
+        if _read(self.file) != self.before:
+            raise ConfigError("the file was changed by somebody else just now; try again", file=self.file)
         if self.after is None:
             os.unlink(self.file)
         else:

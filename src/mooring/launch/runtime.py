@@ -173,10 +173,17 @@ def remembered(state: Path) -> list[str]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and the files in it, as far as that works."""
+    """Remove a folder of ours and the files in it, as far as that works. It is where everybody may make such a name, a
+    link to another folder too: nothing behind one is touched."""
     with suppress(OSError):
-        for file in folder.iterdir():
-            file.unlink()
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_uid != os.getuid():
+                return
+            for name in os.listdir(descriptor):
+                os.unlink(name, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
         folder.rmdir()
 
 

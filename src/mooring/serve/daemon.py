@@ -89,7 +89,7 @@ async def run(config: str | None, started: Started | None = None) -> int:
             loop.add_signal_handler(signal.SIGHUP, lambda: tasks.create_task(_reload(app)))
             app.look()
             tasks.create_task(_settle(app, tasks))
-            async with reload.watching(lambda: app.plan.files, app.reload):
+            async with reload.watching(lambda: app.plan.files, app.reload, app.started_at):
                 await app.stopping.wait()
             await app.relay.stop()  # while the fronts are open: whoever waits gets an answer
     return 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -113,10 +114,11 @@ def changed_workspaces(old: Plan, new: Plan) -> list[str]:
 
 @asynccontextmanager
 async def watching(
-    files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]]
+    files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]], read_at: float = math.inf
 ) -> AsyncGenerator[None, None]:
-    """Call ``changed`` whenever one of ``files()`` (or its folder's ``conf.d``) changes, as long as the block lasts."""
-    task = asyncio.create_task(_watch(files, changed))
+    """Call ``changed`` whenever one of ``files()`` (or its folder's ``conf.d``) changes, as long as the block lasts; also
+    for what changed since ``read_at`` (epoch seconds), before which they were not read."""
+    task = asyncio.create_task(_watch(files, changed, read_at))
     try:
         yield
     finally:
@@ -125,8 +127,11 @@ async def watching(
             await task
 
 
-async def _watch(files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]]) -> None:
-    applied = seen = stamps(files())
+async def _watch(
+    files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]], read_at: float
+) -> None:
+    seen = stamps(files())
+    applied = {file: stamp for file, stamp in seen.items() if stamp[-1] < read_at * 1e9}
     while True:
         await asyncio.sleep(LOOK)
         before, seen = seen, stamps(files())
