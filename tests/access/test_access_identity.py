@@ -322,6 +322,24 @@ async def test_a_change_of_admissions_holds_for_tokens_that_are_known(gate: Gate
     assert gate.fetched == 1
 
 
+async def test_a_change_of_something_else_ends_nobody_whose_issuer_has_new_keys(gate: Gate) -> None:
+    """Their tokens are checked once more when they come."""
+    signer = gate.guardian.signer
+    assert signer is not None
+    token = gate.token()
+    assert await gate.principal(token) == ALICE
+    signer.rotate()
+    gate.ahead = REFRESH
+    assert gate.identity.principal(token, None) == ALICE
+    async with asyncio.timeout(LIMIT):
+        while gate.identity._known:
+            await asyncio.sleep(0.01)
+    gate.apply()
+    assert gate.ended == []
+    gate.apply(Admission("b"))
+    assert gate.ended == [("jwt:alice@company", "a")]
+
+
 async def test_a_change_of_what_tokens_are_taken_ends_all(gate: Gate) -> None:
     token = gate.token()
     assert await gate.principal(token) == ALICE

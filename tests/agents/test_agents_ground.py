@@ -12,7 +12,10 @@ import pytest
 from pydantic_ai.models.test import TestModel
 
 import mooring
+from mooring.agents.events import AnyEvent, ToolCall
 from mooring.agents.handler import Approval, Handler, Verdict
+from mooring.agents.program import started
+from mooring.config.plan import Process
 from mooring.errors import ConfigError, MooringError, StoreError
 from mooring.serve.app import App
 from mooring.testing.daemon import server
@@ -140,6 +143,55 @@ async def test_what_was_changed_in_one_block_is_not_there_in_the_next() -> None:
         assert list(app.plan.workspaces) == ["agent/a"]
         async with m.agents() as pool, pool.agent("a") as agent:
             assert await agent.refresh_tools() == []
+
+
+async def test_a_program_that_takes_long_to_end_does_not_swallow_a_cancellation() -> None:
+    async with opened() as (m, _), m.agents() as pool:
+        seat = pool.agent("a")._seat
+        closing = asyncio.Event()
+
+        async def use() -> None:
+            async with started(seat, Process(argv=("sleep", "600"))) as program:
+                program.writer.write(b"x" * (1 << 20))  # nobody reads it
+                closing.set()
+
+        task = asyncio.create_task(use())
+        await closing.wait()
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait((task,))
+        assert task.cancelled()
+
+
+async def test_a_call_of_a_later_run_is_not_taken_for_one_of_an_earlier() -> None:
+    """An ACP agent may number its calls anew: its own tools are asked about, whatever Mooring's tool had the number."""
+    from acp.schema import PermissionOption, ToolCallStart
+
+    from mooring.agents.acp import Host
+
+    asked: list[str] = []
+
+    class Place:
+        run = None
+
+        async def listed(self) -> list[dict[str, Any]]:
+            return [{"name": "mine_echo"}]
+
+        async def permitted(self, tool: str, given: dict[str, Any]) -> str:
+            asked.append(tool)
+            return "no"
+
+    host = Host(Place())  # type: ignore[arg-type]
+    told: list[AnyEvent] = []
+    options = [PermissionOption(option_id=kind, name=kind, kind=kind) for kind in ("allow_once", "reject_once")]
+    chosen: list[str] = []
+    for title, kind in (("mine_echo", "other"), ("rm -r", "execute")):
+        async with host.telling(told.append):
+            call = ToolCallStart(session_update="tool_call", tool_call_id="1", title=title, kind=kind)
+            answer = await host.request_permission("s", call, options)  # type: ignore[arg-type]
+            chosen.append(answer.outcome.option_id)  # type: ignore[union-attr]
+    assert (asked, chosen) == (["rm -r"], ["allow_once", "reject_once"])
+    assert [event.tool for event in told if isinstance(event, ToolCall)] == ["mine_echo", "rm -r"]
 
 
 async def test_an_answer_of_the_host_that_fails_skips_the_call() -> None:

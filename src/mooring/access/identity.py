@@ -103,6 +103,7 @@ class Identity:
         self._events = events
         self._create_task = create_task
         self._clock = clock
+        self._issuers: tuple[Issuer, ...] = ()
         self._base = ""
         self._sources: dict[str, _Source] = {}
         self._known: dict[bytes, _Known] = {}
@@ -112,6 +113,9 @@ class Identity:
     def apply(self, issuers: tuple[Issuer, ...], base: str) -> None:
         """These hold from now on. ``base``: this gateway's own URL. Who is let in no more, or otherwise than before,
         is ended at once."""
+        if (issuers, base) == (self._issuers, self._base):
+            return  # what is not known of somebody just now is no reason to end them
+        self._issuers = issuers
         before, former = self._granted(), self._sources
         self._sources = {issuer.url: self._source(former.get(issuer.url), issuer, base) for issuer in issuers}
         self._base = base

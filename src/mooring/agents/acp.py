@@ -74,6 +74,18 @@ class Host:
         self._told: dict[str, str] = {}
         """Calls by their id: the tool of Mooring that each is of, "" for the program's own."""
 
+    @asynccontextmanager
+    async def telling(self, tell: Tell) -> AsyncGenerator[None]:
+        """One run. Calls of another are none of its calls, whatever their ids."""
+        self.tell = tell
+        self.offered = frozenset()
+        self._told.clear()
+        try:
+            await self.look()
+            yield
+        finally:
+            self.tell = None
+
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         """Something happened."""
         if self.tell is None:
@@ -164,13 +176,8 @@ class AcpDriver:
     async def run(self, prompt: str, tell: Tell) -> None:
         instructions = self._seat.agent.prompt
         text = prompt if self._talked or not instructions else f"{instructions}\n\n{prompt}"
-        self._host.tell = tell
-        self._host.offered = frozenset()
-        await self._host.look()
-        try:
+        async with self._host.telling(tell):
             ended = await self._asked(self._agent.prompt(session_id=self._session, prompt=[acp.text_block(text)]), None)
-        finally:
-            self._host.tell = None
         self._talked = True
         if ended.stop_reason not in ("end_turn", "cancelled"):
             raise MooringError(f'The agent "{self._seat.agent.name}" stopped: {ended.stop_reason}')

@@ -72,7 +72,9 @@ async def started(seat: Seat, launch: Process) -> AsyncGenerator[Program]:
             yield Program(name, launched, reader, writer)
         finally:
             writer.close()
-            with suppress(OSError, asyncio.CancelledError):
-                async with asyncio.timeout(1.0):
-                    await writer.wait_closed()
-            incoming.close()
+            try:
+                with suppress(OSError):
+                    async with asyncio.timeout(1.0):
+                        await writer.wait_closed()
+            finally:
+                incoming.close()

@@ -116,8 +116,8 @@ def changed_workspaces(old: Plan, new: Plan) -> list[str]:
 async def watching(
     files: Callable[[], tuple[str, ...]], changed: Callable[[], Awaitable[object]], read_at: float = math.inf
 ) -> AsyncGenerator[None, None]:
-    """Call ``changed`` whenever one of ``files()`` (or its folder's ``conf.d``) changes, as long as the block lasts; also
-    for what changed since ``read_at`` (epoch seconds), before which they were not read."""
+    """Call ``changed`` whenever one of ``files()`` (or its folder's ``conf.d``) changes, as long as the block lasts;
+    also for what changed since ``read_at``, in epoch seconds: they were read after it."""
     task = asyncio.create_task(_watch(files, changed, read_at))
     try:
         yield
