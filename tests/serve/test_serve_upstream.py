@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mooring
+from mooring.config.plan import Launch, SecretRef
+from mooring.config.secrets import Secrets
 from mooring.facade import Mooring
+from mooring.serve import reload
 from mooring.testing import wait_for
-from mooring.testing.daemon import server
+from mooring.testing.daemon import server, write_config
 
 SECRET = "sk-very-secret-4711"
 
@@ -149,3 +156,69 @@ async def test_logs_are_followed_line_by_line() -> None:
         following.cancel()
         assert heard == [("line", "one"), ("line", "two")]
         assert await m.logs("a", lines=1) == ["two"]
+
+
+async def test_a_secret_that_cannot_be_had_keeps_no_other_server_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Invariant 9: such as from a keyring that waits for its password."""
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    go, fetch_all = threading.Event(), Secrets.fetch_all
+
+    def slow(secrets: Secrets, launch: Launch) -> dict[str, str]:
+        if "bad" in getattr(launch, "argv", ()):
+            go.wait(60)
+        return fetch_all(secrets, launch)
+
+    monkeypatch.setattr(Secrets, "fetch_all", slow)
+    told = {"secrets": {"TOKEN": {"env": "MY_TOKEN"}}}
+    servers = {"bad": server("--name", "bad", timeouts={"look_up": "1s"}, **told), "good": server(**told)}
+    try:
+        async with mooring.open(room(**servers)) as m, asyncio.timeout(30):
+            failed = await m.call("default", "bad_echo")
+            assert "timeouts.look_up sets the limit" in text(failed)
+            assert (await m.call("default", "good_env"))["structuredContent"]["TOKEN"] == SECRET
+    finally:
+        go.set()
+
+
+def test_a_secret_that_cannot_be_had_keeps_no_process_from_ending() -> None:
+    """Invariant 4"""
+    script = """
+import asyncio, time
+import mooring
+from mooring.config.secrets import Secrets
+Secrets.fetch_all = lambda secrets, launch: time.sleep(600)
+
+async def main():
+    secret = {"secrets": {"T": {"env": "PATH"}}, "timeouts": {"look_up": "100ms"}}
+    async with mooring.open({"mcp_servers": {"a": {"command": "true", **secret}}}) as m:
+        print((await m.call("default", "a_x"))["isError"])
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=30, check=False, text=True)
+    assert (done.returncode, done.stdout) == (0, "True\n")
+
+
+async def test_a_configuration_that_cannot_be_read_holds_nothing_up_for_good(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    monkeypatch.setattr(reload, "READ_LIMIT", 0.2)
+    file, go, fingerprint = tmp_path / "mooring.toml", threading.Event(), Secrets.fingerprint
+    write_config(file, {"a": server(secrets={"TOKEN": {"env": "MY_TOKEN"}})})
+    go.set()
+
+    def slow(secrets: Secrets, ref: SecretRef) -> str | None:
+        go.wait(60)
+        return fingerprint(secrets, ref)
+
+    monkeypatch.setattr(Secrets, "fingerprint", slow)
+    async with mooring.open(file) as m, asyncio.timeout(30):
+        go.clear()
+        try:
+            report = await m.reload()
+            assert (report.applied, "within 0.2 s" in report.error) == (False, True)
+        finally:
+            go.set()
+        assert (await m.reload()).applied

@@ -18,6 +18,7 @@ from mooring.config.names import plain_fault
 from mooring.config.plan import SecretRef
 from mooring.errors import Unauthenticated
 from mooring.export.litellm_wanted import Registration
+from mooring.launch.aside import aside
 from mooring.nouns import KeyRow, NewKey, Principal
 
 
@@ -65,7 +66,7 @@ class Vault:
 
     async def fetch(self, ref: SecretRef) -> str:
         """A secret that the configuration refers to. Raises ConfigError when it is missing."""
-        return await asyncio.to_thread(self._secrets.fetch, ref)
+        return await aside(lambda: self._secrets.fetch(ref))
 
     async def credentials(self, found: Iterable[Registration], *, make: bool) -> dict[str, str]:
         """What LiteLLM sends to each variant. Without ``make`` nothing is made, and what is missing is left out."""

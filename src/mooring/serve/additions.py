@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -16,7 +17,7 @@ from mooring.config.plan import Launch, Plan, Variant
 from mooring.observe.events import Event, Events
 from mooring.serve.functions import FunctionServer, with_functions
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry
-from mooring.serve.reload import Fingerprints
+from mooring.serve.reload import READ_LIMIT, Fingerprints
 from mooring.store.base import Store
 
 
@@ -57,9 +58,13 @@ class Additions:
         return made(record, self._secrets.fingerprint, self._unsupported)
 
     async def renew(self) -> None:
-        """Secrets may have changed."""
-        before = dict(self._mounts)
-        made = await asyncio.to_thread(lambda: {place: self.variant(record) for place, (record, _) in before.items()})
+        """Secrets may have changed. Those that cannot be had in time are taken for unchanged."""
+        from mooring.launch.aside import aside  # a boot does without
+
+        before, made = dict(self._mounts), dict[tuple[str, str], Variant]()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_LIMIT):
+                made = await aside(lambda: {place: self.variant(record) for place, (record, _) in before.items()})
         for place, variant in made.items():
             if self._mounts.get(place) is before[place]:  # else it went or changed meanwhile
                 self._mounts[place] = (before[place][0], variant)

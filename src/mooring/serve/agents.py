@@ -21,6 +21,7 @@ from mooring.config.home import Home
 from mooring.config.plan import Launch, Plan, Process, Variant
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError, Refused
+from mooring.launch.aside import aside
 from mooring.launch.base import Launched
 from mooring.launch.functions import FunctionConnection, Served
 from mooring.nouns import InstanceKey, NewKey, Principal
@@ -118,7 +119,7 @@ class Ground:
     async def started(self, name: str, launch: Launch) -> AsyncGenerator[Launched]:
         variant = Variant(f"agent-{name}", f"agent {name}", "{}", "", launch)
         launcher = self._app.launchers[kind(variant)]
-        secrets = await asyncio.to_thread(self._app.secrets.fetch_all, launch)
+        secrets = await aside(lambda: self._app.secrets.fetch_all(launch))
         async with launcher.launch(variant, InstanceKey(variant.id, ""), secrets) as launched:
             shown = Redacted(launched, self._app.redact)
             if isinstance(launch, Process):

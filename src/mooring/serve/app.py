@@ -224,7 +224,7 @@ class App:
         """Load, resolve, compare, apply. An invalid configuration changes nothing."""
         async with self._reloading:
             try:
-                plan = await asyncio.to_thread(self.configuration.resolved, look=True)
+                plan = await self.configuration.read(look=True)
             except ConfigError as error:
                 self.config_error = str(error)
                 self.events.emit(Event("config.rejected", time.time(), data={"error": str(error)}))
@@ -239,7 +239,7 @@ class App:
     ) -> None:
         """Offer Python functions as a server (library only). Raises ConfigError."""
         async with self._reloading:
-            plan = await asyncio.to_thread(self.configuration.resolved)
+            plan = await self.configuration.read()
             check_addition(self.plan, name, workspaces)
             self.builtin.functions.add(name, functions)
             self.additions.functions[name] = FunctionServer(prefix_of(name), workspaces)
@@ -251,7 +251,7 @@ class App:
         async with self._reloading:
             undo = edit()
             try:
-                plan = await asyncio.to_thread(self.configuration.resolved)
+                plan = await self.configuration.read()
                 await self._change(plan)
             except BaseException:
                 undo()

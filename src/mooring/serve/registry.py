@@ -24,6 +24,7 @@ from mooring.catalog.fetching import fetching
 from mooring.config.names import prefix_fault
 from mooring.config.plan import Process, SecretRef, Variant, Workspace
 from mooring.errors import ConfigError, MooringError
+from mooring.launch.aside import aside
 from mooring.launch.environment import child_environment
 from mooring.nouns import InstanceRow, Listing
 from mooring.nouns_registry import ActiveMount, ApprovalRow
@@ -214,7 +215,7 @@ class Registry:
 
             return adopt(entry, settings, able=[*able, "remote"], has_secret=has_secret, prefix=prefix)
 
-        return await asyncio.to_thread(adopted)
+        return await aside(adopted)
 
     def _record(self, workspace: str, entry: Entry, adoption: Adoption) -> Record:
         return Record(
@@ -240,7 +241,7 @@ class Registry:
         app = self._app
         self._check_prefix(record, old)
         with _Claim(self._busy, record):
-            variant = await asyncio.to_thread(app.additions.variant, record)
+            variant = await aside(lambda: app.additions.variant(record))
             if variant.unavailable:
                 raise MooringError(f'"{record.entry_id}" cannot be started: {variant.unavailable}')
             self._check_variant(variant)

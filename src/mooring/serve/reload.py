@@ -11,12 +11,14 @@ import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from mooring.config.home import Home
 from mooring.config.plan import Plan, SecretRef
+from mooring.errors import ConfigError
 from mooring.nouns import ReloadReport
 from mooring.plugins.hooks import Resolver
 from mooring.serve.kinds import unsupported
@@ -31,6 +33,8 @@ LOOK = 0.3
 Looking takes 0.03 ms; a library that is told by the kernel would take 3 MB, and 10 ms at every start."""
 
 
+READ_LIMIT = 300.0
+"""Seconds to read the configuration, with its secrets and plugins, which may wait for somebody else."""
 _log = logging.getLogger("mooring")
 
 
@@ -82,6 +86,19 @@ class Configuration:
         plan = resolve(loaded, fingerprint=self._secrets.fingerprint, unsupported=unsupported)
         plan = msgspec.structs.replace(plan, problems=(*plan.problems, *self.plugins.problems))
         return plan if self.placed is None else self.placed(plan)
+
+    async def read(self, look: bool = False) -> Plan:
+        """The same beside everything else, and not for ever. Raises ConfigError."""
+        from mooring.launch.aside import aside  # a boot does it by itself
+
+        try:
+            async with asyncio.timeout(READ_LIMIT):
+                return await aside(partial(self.resolved, look))
+        except TimeoutError:
+            raise ConfigError(
+                f"The configuration was not read within {READ_LIMIT:g} s: perhaps a keyring, or a plugin, that has one "
+                "of its secrets does not answer"
+            ) from None
 
 
 def changes_report(old: Plan, new: Plan) -> ReloadReport:

@@ -5,7 +5,6 @@ Made by ``serve.app``, used by ``instances.spares``, and through it by ``serve.u
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -59,9 +58,11 @@ class Starter:
         launcher = self._launchers.get(kind(variant))
         if launcher is None:
             raise NoLauncher(f"Nothing here can start {kind(variant)} servers.", server=variant.server)
-        # In a thread, as it may block; but most servers have no secrets, and a thread costs memory for good.
-        needed = bool(references(variant.launch))
-        values = await asyncio.to_thread(self._secrets.fetch_all, variant.launch) if needed else {}
+        values: dict[str, str] = {}
+        if references(variant.launch):
+            from mooring.launch.aside import aside  # most servers have no secrets
+
+            values = await aside(partial(self._secrets.fetch_all, variant.launch))
         if isinstance(launcher, Preparing):
             await launcher.prepare(variant, progress.phase, partial(self._logs.add, variant.server))
         progress.phase("start")

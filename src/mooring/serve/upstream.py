@@ -153,10 +153,11 @@ class Upstream:
         launch = variant.launch
         if not (isinstance(launch, Remote) and launch.auth == "oauth"):
             return None
+        from mooring.launch.aside import aside
         from mooring.wire.bearer import Bearer
 
         needed = CLIENT_SECRET in references(launch)
-        values = await asyncio.to_thread(self._secrets.fetch_all, launch) if needed else {}
+        values = await aside(partial(self._secrets.fetch_all, launch)) if needed else {}
         place = self._secrets.login(variant.id)
         return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add)
 
