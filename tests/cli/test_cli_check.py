@@ -94,7 +94,8 @@ def test_a_missing_secret_is_said_before_anything_starts(place: Path, run: Run) 
     (problem,) = json.loads(result.stdout)["problems"]
     assert problem == {
         "level": "error",
-        "message": '"notes": secret NOTES_KEY: <env NOTES_KEY_OF_TEST> is missing',
+        "message": '"notes": secret NOTES_KEY: <env NOTES_KEY_OF_TEST> is missing; '
+        "set the variable where the daemon starts",
         "path": "mcp_servers.notes.secrets.NOTES_KEY",
         "file": str(place / "mooring.toml"),
         "line": 6,

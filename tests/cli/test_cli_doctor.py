@@ -58,7 +58,7 @@ def test_each_server_that_cannot_start_is_named_with_the_reason(place: Path, run
     assert result.exit_code == 1
     found = findings(result)
     assert "install it" in found["server a"]["message"]
-    assert "<store t> is missing" in found["server b"]["message"]
+    assert "<store t> is missing; run: mooring secret set t" in found["server b"]["message"]
     assert found["server d"]["level"] == "ok"
     assert "server c" not in found
 

@@ -337,7 +337,8 @@ def test_a_missing_secret_makes_its_server_unavailable_and_no_other(planned: Pla
     text = SERVER + "secrets = { T = { env = 'TOKEN' }, O = { env = 'OPT', optional = true } }\n"
     text += "[mcp_servers.fine]\ncommand='x'\n[workspaces.w]\nmcp_servers=['*']\n"
     plan = planned(text, fingerprint=lambda _: None)
-    assert plan.variants["s"].unavailable == "secret T: <env TOKEN> is missing"
+    why = "secret T: <env TOKEN> is missing; set the variable where the daemon starts"
+    assert plan.variants["s"].unavailable == why
     assert plan.variants["fine"].unavailable == ""
     assert [(problem.level, problem.path, problem.line) for problem in plan.problems] == [
         ("error", "mcp_servers.s.secrets.T", 3),
@@ -359,7 +360,8 @@ def test_a_secret_that_may_not_be_used_says_why(planned: Planned) -> None:
 def test_the_login_of_a_remote_is_a_secret_too(planned: Planned) -> None:
     text = "[mcp_servers.s]\nurl = 'https://x'\nauth = { env = 'T' }\n" + USED
     plan = planned(text, fingerprint=lambda _: None)
-    assert only(plan).unavailable == "secret authorization: <env T> is missing"
+    why = "secret authorization: <env T> is missing; set the variable where the daemon starts"
+    assert only(plan).unavailable == why
     assert plan.problems[0].path == "mcp_servers.s.auth"
     assert only(planned(text, fingerprint=lambda _: "1")).digest != only(planned(text)).digest
 

@@ -50,6 +50,20 @@ class SecretRef(msgspec.Struct, frozen=True):
         shown = " ".join(self.where) if isinstance(self.where, tuple) else self.where
         return f"<{self.kind} {shown}>"
 
+    def missing(self) -> str:
+        """That there is no value, and what to do about it."""
+        return f"{self} is missing{_IF_MISSING[self.kind].format(self.where)}"
+
+
+_IF_MISSING = {
+    "env": "; set the variable where the daemon starts",
+    "file": "",
+    "keyring": "; add it to the keyring",
+    "command": "; the command printed nothing",
+    "store": "; run: mooring secret set {}",
+    "plugin": "; the plugin has none",
+}
+
 
 class Sandbox(msgspec.Struct, frozen=True):
     """How a process is confined. Paths are absolute."""

@@ -279,7 +279,7 @@ class Resolver:
             return
         try:
             self.fingerprints[ref] = self.fingerprint(ref)
-            self.unusable[ref] = f"{ref} is missing"
+            self.unusable[ref] = ref.missing()
         except ConfigError as error:
             self.fingerprints[ref] = None
             self.unusable[ref] = error.message

@@ -52,7 +52,7 @@ class Secrets:
         """The value of ``ref``. Raises ConfigError when it is missing or may not be used."""
         value = self._find(ref)
         if value is None:
-            raise ConfigError(f"secret {ref} is missing{_HINTS[ref.kind].format(ref.where)}")
+            raise ConfigError(f"secret {ref.missing()}")
         return value
 
     def fetch_all(self, launch: Launch) -> dict[str, str]:
@@ -160,16 +160,6 @@ class Secrets:
                 return self._from_plugin(ref, where)
             case _:
                 raise ConfigError(f"there is no kind of secret called {ref.kind!r}")
-
-
-_HINTS = {
-    "env": "; set the variable where the daemon starts",
-    "file": "",
-    "keyring": "; add it to the keyring",
-    "command": "; the command printed nothing",
-    "store": "; run: mooring secret set {}",
-    "plugin": "; the plugin has none",
-}
 
 
 def _from_file(file: str) -> str | None:

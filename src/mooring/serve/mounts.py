@@ -74,7 +74,7 @@ def made(
     reasons: list[str] = []
     for name, ref in references(record.launch).items():
         try:
-            prints[ref], why = fingerprint(ref), f"it is missing; run: mooring secret set {ref.where}"
+            prints[ref], why = fingerprint(ref), ref.missing()
         except ConfigError as error:
             prints[ref], why = None, error.message
         if prints[ref] is None and not ref.optional:
