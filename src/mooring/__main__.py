@@ -3,11 +3,13 @@ imported."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the verb in ``sys.argv`` and exit with its code."""
+    _open_closed_streams()
     arguments = sys.argv[1:]
     if arguments[:1] in (["stdio"], ["registry"]) and not {"-h", "--help"} & set(arguments):
         from mooring.cli.shim import main as shim
@@ -20,6 +22,14 @@ def main() -> None:
     from mooring.cli.main import cli
 
     cli()
+
+
+def _open_closed_streams() -> None:
+    """Whoever started us with a standard stream closed gets /dev/null there: Python has None for it, and the first
+    socket would take its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 if __name__ == "__main__":

@@ -21,12 +21,12 @@ Run = Callable[..., Any]
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-def on_terminal(*arguments: str, typed: bytes = b"") -> tuple[int, str]:
+def on_terminal(*arguments: str, typed: bytes = b"", **environment: str) -> tuple[int, str]:
     """Run ``mooring`` on a pseudo-terminal; exit code, and all that is seen."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "mooring", *arguments],
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "160", "NO_COLOR": ""},
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160", "NO_COLOR": "", **environment},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -59,6 +59,34 @@ def test_a_terminal_gets_tables_with_headers_and_colours(place: Path) -> None:
     assert "FINDING" in seen
     assert "\x1b[" in seen
     assert "Nothing is wrong." in seen
+
+
+def test_no_color_means_none_in_messages_either(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """https://no-color.org: tables have no colours then, and no more has the word in front of an error."""
+    code, seen = on_terminal("server", "show", "x", NO_COLOR="1")
+    assert (code, "mooring: there is no server" in seen, "\x1b[" in seen) == (2, True, False)
+
+
+def test_a_table_loses_nothing_where_the_terminal_is_narrow(place: Path) -> None:
+    """Long words are wrapped, and below 80 columns the terminal breaks the lines: nothing ends in an ellipsis."""
+    command = "/opt/" + "Q" * 90
+    (place / "mooring.toml").write_text(f'[mcp_servers.files]\ncommand = "{command}"\n')
+    code, seen = on_terminal("server", "list", COLUMNS="40")
+    assert (code, "\u2026" in seen) == (0, False)
+    assert seen.count("Q") == 90
+    assert "files" in seen
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-"])
+def test_a_verb_works_with_a_standard_stream_closed(place: Path, stream: str) -> None:
+    """Such as under a supervisor; the data may be lost, but nothing fails over it."""
+    (place / "mooring.toml").write_text('[mcp_servers.x]\ncommand = "sh"\n')
+    shell = f'exec "$0" -m mooring check {stream}'
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell, sys.executable], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("server\tx" in done.stdout) is (stream != ">&-")
 
 
 def test_a_secret_is_asked_for_without_echo(place: Path, run: Run) -> None:

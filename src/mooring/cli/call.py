@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -68,10 +69,9 @@ def _answered(ask: Ask, tool: str, given: dict[str, Any], *, spawn: bool) -> dic
 
 def _arguments(text: str) -> dict[str, Any]:
     """A JSON object that was written on the command line; "-" stands for what stdin has."""
-    if text == "-":
-        text = sys.stdin.read()
+    given = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
     try:
-        return msgspec.json.decode(text.encode(), type=dict[str, Any])
+        return msgspec.json.decode(given, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise click.BadParameter(f"not a JSON object: {error}", param_hint="ARGUMENTS") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 
 from mooring import __version__
 from mooring.cli.output import fail
-from mooring.errors import MooringError
+from mooring.errors import ConfigError, MooringError
 
 VERBS = {
     "up": "daemon",
@@ -82,6 +83,9 @@ class Verbs(click.Group):
         except MooringError as error:
             fail(explained(error))
             sys.exit(error.exit_code)
+        except UnicodeError as error:
+            fail(f"this is not UTF-8 text: {error}. If it is, use a UTF-8 locale: export LC_ALL=C.UTF-8")
+            sys.exit(ConfigError.exit_code)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # whoever read our output has gone; click ends quietly
@@ -95,7 +99,11 @@ def explained(error: MooringError) -> str:
     return f"{error}\nLast lines of its stderr:\n{stderr}" if stderr else str(error)
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+_COLOR = False if os.environ.get("NO_COLOR") else None
+"""None: where there is a terminal. rich asks the same variable by itself."""
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "color": _COLOR})
 @click.version_option(__version__, prog_name="mooring")
 def cli() -> None:
     """One daemon that runs, shares, guards and serves MCP servers for AI agents.

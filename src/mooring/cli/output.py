@@ -81,12 +81,19 @@ def _draw(columns: Sequence[str], cells: Sequence[Sequence[str]], heading: str) 
 
     title = Text(f"\n{heading}", style="bold underline") if heading else None
     used = [any(column) for column in zip(*cells, strict=True)]
-    header = compress(columns, used)
-    table = Table(*header, box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for name in compress(columns, used):
+        table.add_column(name, overflow="fold")  # wrapped, never cut off: names and commands are there to be copied
     for row in cells:
         table.add_row(*(Text(visible(cell), style=_STYLES.get(cell, "")) for cell in compress(row, used)))
-    Console().print(table)
+    console = Console()
+    console.width = max(console.width, _NARROWEST)
+    console.print(table)
 
+
+_NARROWEST = 80
+"""Columns of a table at least; a terminal that has fewer breaks its lines itself, which reads better than a column of
+single letters."""
 
 _STYLES = {
     "ready": "green",
