@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -126,6 +127,34 @@ async def test_keys_are_made_listed_rotated_and_revoked(running: Daemon) -> None
     assert (await running.command("key", "create", "w", "--expires", "soon"))[0] == 2
 
 
+async def test_a_key_for_a_workspace_that_is_not_there_says_how_to_name_one(running: Daemon) -> None:
+    """Where the workspace is an argument, it is not called -w; a misspelt one is no empty list."""
+    code, out, err = await running.command("key", "create", "nobody")
+    assert (code, out, "Name one: mooring key create WORKSPACE" in err) == (2, "", True)
+    code, out, err = await running.command("key", "list", "nobody")
+    assert (code, out, 'no workspace "nobody"' in err) == (2, "", True)
+
+
+async def test_a_key_in_the_place_of_its_id_is_not_repeated(running: Daemon) -> None:
+    """R22."""
+    for verb in ("rotate", "revoke"):
+        code, out, err = await running.command("key", verb, "mrg_abcdefgh")
+        assert (code, out, "abcdefgh" in err, "mooring key list" in err) == (2, "", False, True)
+
+
+async def test_arguments_that_are_not_utf_8_are_refused_in_words(running: Daemon) -> None:
+    """On the command line and on stdin."""
+    broken = b'{"x": "\xff"}'
+    for words, stdin in (((os.fsdecode(broken),), b""), (("-",), broken)):
+        code, out, err = await running.command("call", "e_echo", *words, stdin=stdin)
+        assert (code, out, "not UTF-8" in err, "Traceback" in err) == (2, "", True, False)
+
+
+async def test_an_approval_to_revoke_has_to_be_named(running: Daemon) -> None:
+    code, out, err = await running.command("approve", "revoke")
+    assert (code, out, "approve revoke ID" in err) == (2, "", True)
+
+
 async def test_env_gives_a_key_of_its_own_and_ends_the_one_before(running: Daemon) -> None:
     """R22: to a private file, atomically, next to what is there; then the key is printed nowhere."""
     first = await succeeds(running, "env")
@@ -156,6 +185,7 @@ async def test_logs_have_what_a_server_wrote(running: Daemon) -> None:
     await running.command("call", "e_complain", '{"text": "one"}')
     assert await succeeds(running, "logs", "e") == ["one"]
     assert await running.command("logs", "e", "-n", "1") == (0, "one\n", "")
+    assert (await running.command("logs", "e", "-n", "-1"))[0] == 2
     assert (await running.command("logs", "nobody"))[0] == 2
     follower = await _follow(running)
     try:

@@ -235,6 +235,8 @@ class Keys:
 
     def _find(self, key_id: str) -> KeyRow:
         row = self._rows.get(key_id)
+        if key_id.startswith(PREFIX):
+            raise ConfigError("That is a key itself; its id is wanted, which begins with k_: mooring key list")
         if row is None:
             raise ConfigError(f'There is no key "{key_id}"; see: mooring key list')
         return row

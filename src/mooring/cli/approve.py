@@ -28,6 +28,8 @@ def approve(what: tuple[str, ...], yes: bool, as_json: bool, no_spawn: bool) -> 
         case () | ("list",):
             rows = attached(lambda mooring: mooring.approvals(), spawn=not no_spawn)
             _list(rows, as_json)
+        case ("revoke",):
+            raise click.UsageError("say which: approve revoke ID. To see them: approve list")
         case ("revoke", id):
             row = attached(lambda mooring: mooring.approval_revoke(id), spawn=not no_spawn)
             _said(row, "Revoked", as_json)

@@ -77,12 +77,13 @@ def tell_daemon() -> None:
         warn(f"the running daemon goes on with its old configuration: {report.error}")
 
 
-async def workspace_of(mooring: Mooring, named: str | None) -> str:
-    """The workspace a verb is for: the one named, the only one, else ``default``. Raises ConfigError."""
+async def workspace_of(mooring: Mooring, named: str | None, how: str = "-w NAME") -> str:
+    """The workspace a verb is for: the one named, the only one, else ``default``. Raises ConfigError, which says
+    ``how`` the verb is given one."""
     names = (await mooring.status()).workspaces
     chosen = named or (names[0] if len(names) == 1 else "default")
     if chosen not in names:
         raise ConfigError(
-            f'There is no workspace "{chosen}". Workspaces: {", ".join(names) or "none"}. Name one: -w NAME'
+            f'There is no workspace "{chosen}". Workspaces: {", ".join(names) or "none"}. Name one: {how}'
         )
     return chosen

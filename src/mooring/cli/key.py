@@ -44,7 +44,7 @@ def create(
 
     async def ask(mooring: Mooring) -> NewKey:
         return await mooring.key_create(
-            await workspace_of(mooring, workspace),
+            await workspace_of(mooring, workspace, "mooring key create WORKSPACE"),
             name=name,
             expires_at=expires_at,
             scopes=scopes or ("call", "list"),

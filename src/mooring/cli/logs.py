@@ -14,7 +14,9 @@ from mooring.cli.output import json_option, no_spawn_option, print_json, visible
 
 @click.command()
 @click.argument("server")
-@click.option("-n", "--lines", default=100, show_default=True, help="How many of the last lines.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0), default=100, show_default=True, help="How many of the last lines."
+)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines until interrupted.")
 @json_option
 @no_spawn_option

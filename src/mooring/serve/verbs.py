@@ -222,7 +222,10 @@ class Verbs:
             self._app.redact.add(secret)
 
     async def key_list(self, workspace: str | None = None) -> list[KeyRow]:
-        return self._app.keys.rows(workspace, self._app.plan.workspaces)
+        rows = self._app.keys.rows(workspace, self._app.plan.workspaces)
+        if workspace is not None and not rows:  # with keys it is one that was there once
+            self._there(workspace)
+        return rows
 
     async def key_rotate(self, key_id: str) -> NewKey:
         return await self._app.keys.rotate(key_id)
