@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -278,6 +279,27 @@ def test_a_daemon_that_cannot_start_says_why(place: Path, command: Command) -> N
     done = command("ps")
     assert (done.returncode, done.stdout) == (3, "")
     assert "gateway.idle" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("folder", "advice"), [("file/home", "a folder that you may write"), ("x" * 110, "a shorter path")]
+)
+def test_a_home_that_cannot_be_used_is_said_in_words(
+    place: Path, command: Command, monkeypatch: pytest.MonkeyPatch, folder: str, advice: str
+) -> None:
+    """By the daemon itself, and by the verb that starts it."""
+    (place / "file").touch()
+    home = place / folder
+    with suppress(NotADirectoryError):
+        home.mkdir()
+        (home / "mooring.toml").write_text('[gateway]\nlisten = ["127.0.0.1:0"]\n')
+    monkeypatch.setenv("MOORING_HOME", str(home))
+    for verb in ("up", "ps"):
+        done = command(verb)
+        assert (done.returncode != 0, done.stdout) == (True, "")
+        assert "cannot be made" in done.stderr
+        assert advice in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 async def test_a_call_whose_server_lacks_its_program_exits_4(place: Path) -> None:

@@ -78,9 +78,18 @@ class Home(msgspec.Struct, frozen=True):
         return os.path.join(self.state, "installation.key")
 
     def prepare(self) -> None:
-        """Create the folders, for their owner only; what is there already keeps its mode, except ``run``."""
+        """Create the folders, for their owner only; what is there already keeps its mode, except ``run``. Raises
+        StoreError when one cannot be made."""
         for folder in (self.config, self.state, self.run):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            try:
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+            except OSError as error:
+                from mooring.errors import StoreError  # failures only
+
+                raise StoreError(
+                    f"The folder {folder} cannot be made: {error.strerror} ({error.filename}). "
+                    "Set MOORING_HOME to a folder that you may write."
+                ) from error
         os.chmod(self.run, 0o700)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from mooring.errors import ConfigError, MooringError, Refused
+from mooring.errors import ConfigError, MooringError, Refused, StoreError
 from mooring.nouns import Principal
 from mooring.tasks import Tasks
 from mooring.wire import jsonrpc
@@ -185,7 +185,7 @@ async def serving(
     path: str, verbs: Callable[[], Verbs], handler: Handler, attach: Attach
 ) -> AsyncGenerator[None, None]:
     """Serve the control socket at ``path`` as long as the block lasts; a stale socket of a dead daemon is replaced
-    (the caller holds the lock of this home)."""
+    (the caller holds the lock of this home). Raises StoreError."""
     # Bound elsewhere and moved into place once it listens: whoever sees the socket can connect to it.
     unready = f"{path}.new"
     with suppress(FileNotFoundError):
@@ -193,9 +193,14 @@ async def serving(
     connections: set[ControlConnection] = set()
     loop = asyncio.get_running_loop()
     async with Tasks() as tasks:
-        server = await loop.create_unix_server(
-            lambda: ControlConnection(verbs, handler, attach, tasks, connections), unready
-        )
+        try:
+            server = await loop.create_unix_server(
+                lambda: ControlConnection(verbs, handler, attach, tasks, connections), unready
+            )
+        except OSError as error:  # the folder is ours by now: what is left is a path over some hundred bytes
+            raise StoreError(
+                f"The control socket {path} cannot be made: {error}. Set MOORING_HOME to a folder with a shorter path."
+            ) from error
         os.chmod(unready, 0o600)
         os.rename(unready, path)
         try:
