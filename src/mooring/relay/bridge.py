@@ -6,6 +6,8 @@ Same-era pairs pass untouched. Source: ``wire.eras`` for the shapes; MCP 2026-07
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 from msgspec import Raw
 
@@ -99,7 +101,7 @@ def _visits(request: Request, error: dict[str, Raw]) -> Answer:
     """The error "URL elicitation required" as the questions that it stands for: the client has its user visit these
     places and makes the call again."""
     if "url" not in jsonrpc.fields(jsonrpc.fields(capabilities(request)).get("elicitation")):
-        missing = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+        missing: dict[str, Any] = {"requiredCapabilities": {"elicitation": {"url": {}}}}
         return jsonrpc.failure(eras.MISSING_CAPABILITY, "the user has to visit a URL before this call", missing)
     try:
         raw = jsonrpc.fields(error.get("data")).get("elicitations", b"[]")
