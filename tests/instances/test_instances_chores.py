@@ -51,6 +51,21 @@ async def test_a_burst_of_list_changes_is_listed_once_more(monkeypatch: pytest.M
         await until(lambda: len(bench.listings) == 3)
 
 
+async def test_a_limit_that_a_reload_changed_holds_for_what_runs_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mooring.instances.chores.DEBOUNCE", 0.01)
+    bench = Bench()
+    bench.list = lambda _: asyncio.sleep(0.2)
+    hasty, patient = variant(discover=0.05), variant(discover=BOUND)
+    async with bench.pool as pool, asyncio.timeout(BOUND):
+        pool.apply({"time": hasty})
+        await pool.lease(hasty, KEY)
+        with pytest.raises(Unavailable, match=r"within 0.05 s"):
+            await pool.listed(KEY)
+        pool.apply({"time": patient})
+        pool.relist(KEY)
+        await until(lambda: not pool.rows()[0].last_error)
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_a_listing_that_fails_leaves_the_instance_in_service(hangs: bool) -> None:
     """R12"""

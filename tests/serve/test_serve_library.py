@@ -241,6 +241,7 @@ async def test_what_is_known_of_definitions_that_are_gone_goes_at_a_reload(tmp_p
         await m.reload()
         assert (app.listings._known, app.listings._latest, app.verdicts._known) == ({}, {}, {})
         assert app.logs.last("echo", 1) == []
+        assert (app.pins._last, app.metrics._mounts) == ({}, set())
 
 
 def _star(*args: int) -> None: ...

@@ -50,6 +50,7 @@ class Keys:
         self._store = store
         self._clock = clock
         self._rows: dict[str, KeyRow] = {}
+        self._revoked_at: dict[str, float] = {}
         self._ended: set[str] = set()
         """Expired keys whose sessions were ended."""
         self._known: dict[bytes, _Known] = {}
@@ -75,6 +76,8 @@ class Keys:
                     revoked=revoked_at is not None,
                 ),
             )
+            if revoked_at is not None:
+                self._revoked_at[key_id] = revoked_at
 
     def principal(self, token: str) -> Principal:
         """Who holds this token. Raises Unauthenticated; only the holder of a real key learns that it has expired."""
@@ -96,6 +99,9 @@ class Keys:
     def rows(self, workspace: str | None = None, workspaces: Collection[str] | None = None) -> list[KeyRow]:
         """The keys of one workspace or of all, oldest first. Given the ``workspaces`` that exist, keys of others are
         marked inert."""
+        for key_id in [id for id, at in self._revoked_at.items() if at <= self._clock() - SHOWN_AFTER]:
+            del self._revoked_at[key_id], self._rows[key_id]
+            self._ended.discard(key_id)
         return [
             msgspec.structs.replace(row, inert=self._inert(row, workspaces))
             for row in sorted(self._rows.values(), key=lambda row: (row.created_at, row.id))
@@ -175,7 +181,7 @@ class Keys:
         row = self._rows.get(key_id)
         if row is not None:
             self._end(row)
-            del self._rows[key_id]
+            del self._rows[key_id], self._revoked_at[key_id]
 
     async def rotate(self, key_id: str) -> NewKey:
         """Give the key a new token; the old one stops at once, id and limits stay. Raises ConfigError when there is no
@@ -230,6 +236,7 @@ class Keys:
 
     def _end(self, row: KeyRow) -> None:
         self._rows[row.id] = msgspec.structs.replace(row, revoked=True)
+        self._revoked_at[row.id] = self._clock()
         self._forget(row.id)
         self._emit("key.revoked", row)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -62,6 +62,10 @@ class Pins:
     def waiting(self) -> Mapping[str, Mapping[str, str]]:
         """Variant to its tools that are not approved, each with the reason."""
         return self._waiting
+
+    def forget_others(self, variants: Collection[str]) -> None:
+        """Keep in memory what was compared of these."""
+        self._last = {variant: tools for variant, tools in self._last.items() if variant in variants}
 
     async def known(self, variant: str) -> bool:
         """Whether a variant was pinned before. Raises StoreError."""

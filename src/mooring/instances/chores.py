@@ -18,13 +18,13 @@ ENDING = 1.0
 
 
 class Chores:
-    """``take`` lists once (bounded by ``limit`` seconds); ``alive`` asks for a sign of life; ``mute`` is called when
-    none came."""
+    """``take`` lists once, bounded by the seconds that ``limit`` gives then; ``alive`` asks for a sign of life;
+    ``mute`` is called when none came."""
 
     def __init__(
         self,
         take: Callable[[], Awaitable[None]],
-        limit: float,
+        limit: Callable[[], float],
         alive: Callable[[], Awaitable[bool]],
         mute: Callable[[], None],
     ) -> None:
@@ -83,14 +83,15 @@ class Chores:
             self._again.clear()
 
     async def _take_once(self) -> None:
-        limit = asyncio.timeout(self._limit)
+        seconds = self._limit()
+        limit = asyncio.timeout(seconds)
         try:
             async with limit:
                 await self._take()
             self.problem = ""
         except Exception as error:  # a server whose lists cannot be had may still serve calls
             late = limit.expired()
-            slow = f"did not list what it offers within {self._limit:g} s (timeouts.discover sets the limit)"
+            slow = f"did not list what it offers within {seconds:g} s (timeouts.discover sets the limit)"
             self.problem = slow if late else f"listing: {error}"
 
     async def _check(self) -> None:

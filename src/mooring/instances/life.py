@@ -26,6 +26,9 @@ LAST_WORDS = 0.5
 class Owner(Protocol):
     """The instance, as its life sees it. All of these are synchronous."""
 
+    variant: Variant
+    """As it is configured now, which may have other limits than at the start."""
+
     def published(self, life: Life, running: Running) -> None:
         """The server answers MCP: leases may be had."""
         ...
@@ -109,13 +112,13 @@ class Life:
         return launched is not None and launched.exited.done() and _value(launched.exited) is None
 
     async def _serve(self, running: Running) -> None:
-        variant, connection = self._variant, running.connection
+        connection = running.connection
         self.running = running
         self.birth.over()
         self._limit.reschedule(None)
         self.chores = Chores(
-            partial(self._means.listed, variant, self._key, connection, self.birth.demand),
-            variant.timeouts.discover,
+            lambda: self._means.listed(self._owner.variant, self._key, connection, self.birth.demand),
+            lambda: self._owner.variant.timeouts.discover,
             partial(alive, connection, self._means.complete),
             partial(self._owner.mute, self),
         )

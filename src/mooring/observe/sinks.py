@@ -200,8 +200,8 @@ class Metrics:
 
     def declare(self, mounts: Iterable[tuple[str, str]]) -> None:
         """Show these (workspace, server) pairs as zero from the start, not as nothing until their first call."""
-        for workspace, server in mounts:
-            self._mounts.add((workspace, server))
+        self._mounts = set(mounts)
+        for _, server in self._mounts:
             _count(self._starts, (server,), 0)
             _count(self._crashes, (server,), 0)
 

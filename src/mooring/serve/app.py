@@ -324,6 +324,7 @@ class App:
         variants = self.plan.variants.values()
         self.listings.forget_others(variants)
         self.verdicts.forget_others(variants)
+        self.pins.forget_others(self.plan.variants)
         self.denials.forget_others(self.plan.variants)
         self.logs.forget_others({variant.server for variant in variants})
 
