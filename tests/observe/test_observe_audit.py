@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mooring.config.plan import Audit
 from mooring.nouns import AuditRow
 from mooring.observe import audit as module
 from mooring.observe.audit import AuditLog, record
-from mooring.observe.audit_files import rows
+from mooring.observe.audit_files import following, rows
 from mooring.observe.events import Event
 from mooring.observe.redact import Redactor
 from mooring.testing import wait_for
@@ -187,3 +188,33 @@ def test_a_call_that_a_person_refused_counts_as_refused() -> None:
     assert row is not None
     assert row.refused
     assert record(Event("instance.ready", 1.0)) is None
+
+
+def test_who_follows_misses_nothing_at_a_rotation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "audit.jsonl"
+
+    def append(name: str) -> None:
+        with file.open("ab") as end:
+            end.write(msgspec.json.encode(AuditRow(1.0, name)) + b"\n")
+
+    def rotate() -> None:
+        append("two")
+        file.rename(tmp_path / "audit.jsonl.1")
+        append("three")
+
+    append("before")
+    pauses = iter([lambda: append("one"), rotate, file.unlink, lambda: append("four")])
+    monkeypatch.setattr("mooring.observe.audit_files.time.sleep", lambda _: next(pauses)())
+    seen = following(str(file))
+    with closing(seen):
+        assert [next(seen).event for _ in range(4)] == ["one", "two", "three", "four"]
+
+
+async def test_a_file_that_somebody_removed_is_made_anew(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call("a_t"))
+        await wait_for(lambda: audit.waiting == 0 and file.exists() and file.stat().st_size > 0)
+        file.unlink()
+        audit(call("a_u"))
+    assert [row.tool for row in rows(str(file))] == ["a_u"]

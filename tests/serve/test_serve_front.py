@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.config.plan import Functions, Mount, Plan, Variant, Workspace
+from mooring.config.plan import Functions, Gateway, Mount, Plan, Variant, Workspace
 from mooring.errors import MooringError
 from mooring.nouns import Facts, InstanceRow, Item, Listing, NewKey
 from mooring.relay.listings import Listings
@@ -110,6 +110,13 @@ async def test_a_change_of_any_file_is_seen_once_and_a_failure_ends_no_watch(
         await asyncio.sleep(0.1)
         main.unlink()
         await wait_for(lambda: len(seen) == 3)
+
+
+def test_all_workspaces_may_offer_something_else_when_pins_become_strict() -> None:
+    rooms = {"w": Workspace("w"), "v": Workspace("v")}
+    kept, strict = Plan(workspaces=rooms), Plan(Gateway(pins="strict"), workspaces=rooms)
+    assert reload.changed_workspaces(kept, kept) == []
+    assert reload.changed_workspaces(kept, strict) == reload.changed_workspaces(strict, kept) == ["w", "v"]
 
 
 async def test_a_change_between_the_reading_and_the_watch_is_seen(

@@ -183,6 +183,9 @@ class AuditLog:
 
     def _append(self, data: bytes) -> None:
         """Raises OSError; the file is as before then."""
+        if self._descriptor >= 0 and not os.fstat(self._descriptor).st_nlink:  # somebody removed the file
+            os.close(self._descriptor)
+            self._descriptor = -1
         if self._descriptor < 0:
             self._open()
         if self._size and self._size + len(data) > self.settings.max_bytes:

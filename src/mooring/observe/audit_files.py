@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import BinaryIO
 
 import msgspec
 
@@ -28,28 +29,41 @@ def rows(file: str) -> Iterator[AuditRow]:
             continue
 
 
-def following(file: str) -> Iterator[AuditRow]:
+def following(file: str) -> Generator[AuditRow]:
     """Every record from now on; never ends by itself."""
-    at = os.stat(file).st_size if os.path.exists(file) else 0
-    inode, rest = _inode(file), b""
-    while True:
-        if _inode(file) != inode:  # rotated
-            inode, at, rest = _inode(file), 0, b""
-        if inode:
-            with open(file, "rb") as source:
-                source.seek(at)
-                data = source.read()
-            at += len(data)
-            *lines, rest = (rest + data).split(b"\n")
-            yield from (row for line in lines if (row := _row(line)))
-        time.sleep(PAUSE)
-
-
-def _inode(file: str) -> int:
+    source, rest = _opened(file), b""
+    if source is not None:
+        source.seek(0, os.SEEK_END)
     try:
-        return os.stat(file).st_ino
+        while True:
+            replaced = source is None or not _same(file, source)  # asked first: what it got before that is read below
+            if source is not None:
+                *lines, rest = (rest + source.read()).split(b"\n")
+                yield from (row for line in lines if (row := _row(line)))
+            if replaced and (newer := _opened(file)) is not None:
+                if source is not None:
+                    source.close()
+                source, rest = newer, b""
+                continue
+            time.sleep(PAUSE)
+    finally:
+        if source is not None:
+            source.close()
+
+
+def _opened(file: str) -> BinaryIO | None:
+    try:
+        return open(file, "rb")
     except FileNotFoundError:
-        return 0
+        return None
+
+
+def _same(file: str, source: BinaryIO) -> bool:
+    """Whether ``source`` is what has that name now."""
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(source.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _row(line: bytes) -> AuditRow | None:

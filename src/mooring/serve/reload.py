@@ -121,10 +121,12 @@ def _named(variants: tuple[str, ...], workspaces: tuple[str, ...], issuers: tupl
 
 def changed_workspaces(old: Plan, new: Plan) -> list[str]:
     """The workspaces that may offer something else now. Pure."""
+    withheld = old.gateway.pins != new.gateway.pins
     return [
         name
         for name, workspace in new.workspaces.items()
-        if workspace != old.workspaces.get(name)
+        if withheld
+        or workspace != old.workspaces.get(name)
         or any(new.variants[mount.variant] != old.variants.get(mount.variant) for mount in workspace.mounts)
     ]
 
