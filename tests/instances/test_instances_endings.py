@@ -219,6 +219,28 @@ async def test_an_instance_ends_with_the_workspace_that_it_was_for_and_with_its_
         assert [row.state for row in pool.rows()] == ["ready"]
 
 
+async def test_what_is_wanted_again_while_it_ends_is_not_ended_once_more() -> None:
+    """As when one workspace removes a server and another adds it."""
+    bench = Bench()
+    it, other = variant(), variant("other")
+    async with bench.pool as pool, asyncio.timeout(BOUND):
+        for each in (it, other):
+            (await pool.lease(each, each.key())).release()
+        bench.opener.may_leave.clear()
+        pool.apply({"other": other})
+        ending = asyncio.create_task(pool.end("time", "it was removed"))
+        await asyncio.sleep(0)
+        pool.apply({"time": it})
+        waiter = asyncio.create_task(pool.lease(it, it.key()))
+        await asyncio.sleep(0)
+        bench.opener.may_leave.set()
+        lease = await waiter
+        await ending
+        await until(lambda: [row.server for row in pool.rows()] == ["time"])
+        assert bench.state(it.key()) == "ready"
+        lease.release()
+
+
 async def test_a_reload_does_not_keep_what_a_session_left_behind() -> None:
     bench = Bench()
     async with bench.pool as pool, asyncio.timeout(BOUND):

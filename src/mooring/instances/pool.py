@@ -58,7 +58,7 @@ class Pool:
         self._owners: set[asyncio.Task[None]] = set()
         self._closing = False
         self._forgotten = asyncio.Event()
-        """Set when an instance is gone for good."""
+        """Set when an instance is gone for good, and when others are wanted."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,6 +124,7 @@ class Pool:
         """What should be, and for whom. Instances that are not part of it drain; the others are left alone. Until the
         first call anything may be leased, from then on only this."""
         self._variants = variants
+        self._forgotten.set()
         mounted: dict[str, list[Mount]] = {}
         for mount in mounts if self._instances else ():
             mounted.setdefault(mount.variant, []).append(mount)
@@ -146,14 +147,15 @@ class Pool:
             instance.drain(reason)
 
     async def end(self, variant: str, reason: str) -> None:
-        """End all instances of a variant that is not wanted any more, and wait until they are gone. Bounded by their
-        own limits."""
-        while found := [instance for key, instance in self._instances.items() if key.variant == variant]:
+        """End all instances of a variant that is not wanted any more, and wait until they are gone, or wanted again.
+        Bounded by their own limits."""
+        while variant not in (self._variants or ()):
             self._forgotten.clear()
-            for instance in found:
+            for instance in [instance for key, instance in self._instances.items() if key.variant == variant]:
                 instance.dismiss(reason)
-            if variant in {key.variant for key in self._instances}:
-                await self._forgotten.wait()
+            if variant not in {key.variant for key in self._instances}:
+                return
+            await self._forgotten.wait()
 
     def restart(self, server: str) -> int:
         """Start the server's ready instances anew, and those that back off without waiting; how many that were."""
