@@ -117,6 +117,25 @@ async def test_a_program_that_could_not_be_shown_a_change_is_shown_it_before_the
         assert len(refreshed) == 2
 
 
+async def test_a_program_that_cannot_be_interrupted_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as (m, _), m.agents(models={"test": TestModel()}) as pool, pool.agent("a") as agent:
+        begun = asyncio.Event()
+
+        async def run(prompt: str, tell: Any) -> None:
+            begun.set()
+            await asyncio.get_running_loop().create_future()
+
+        async def interrupt() -> None:
+            raise OSError("its library does not reach it")
+
+        monkeypatch.setattr(agent._driver, "run", run)
+        monkeypatch.setattr(agent._driver, "interrupt", interrupt)
+        running = asyncio.create_task(agent.run("hello"))
+        await begun.wait()
+        await agent.cancel()
+        assert (await running).stop == "cancelled"
+
+
 async def test_a_session_that_was_closed_leaves_nothing() -> None:
     """A host may make one for each conversation, for months."""
     async with opened() as (m, app), m.agents() as pool, pool.agent("a") as agent:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import glob
+import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 ENDING = 5.0
 """Seconds that a run which was cancelled has to end by itself."""
+_log = logging.getLogger("mooring")
 Tell = Callable[[AnyEvent], None]
 
 
@@ -252,8 +254,8 @@ class Agent:
             async with asyncio.timeout(ENDING):
                 await driver.interrupt()
                 await asyncio.wait((task,))
-        except (TimeoutError, MooringError):
-            pass
+        except Exception as error:  # such as one of an adapter's library
+            _log.warning('The agent "%s" was not interrupted in its own way: %s', self.name, error or "too late")
         finally:
             task.cancel()
             await asyncio.wait((task,), timeout=ENDING)
