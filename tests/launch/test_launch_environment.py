@@ -106,3 +106,10 @@ def test_a_path_that_is_no_program_says_what_is_wrong(folder: Path) -> None:
         find_command("./text", {}, str(folder))
     with pytest.raises(LaunchMissing, match="does not exist"):
         find_command("./nothing", {}, str(folder))
+
+
+@pytest.mark.parametrize("command", ["npx -y some-server", "/opt/some-server --verbose"])
+def test_a_command_line_written_as_the_command_says_where_arguments_belong(command: str) -> None:
+    """R12: no shell takes it apart."""
+    with pytest.raises(LaunchMissing, match="belongs in args"):
+        find_command(command, {"PATH": "/no/where"}, "/")

@@ -104,10 +104,11 @@ def find_command(command: str, environment: Mapping[str, str], cwd: str) -> str:
     for candidate in candidates:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
+    split = " What follows the program belongs in args." if " " in command else ""
     if "/" in command:
         state = "is not an executable file" if os.path.exists(candidates[0]) else "does not exist"
-        message = f'The command "{candidates[0]}" {state}. Check command and cwd of the server.'
+        message = f'The command "{candidates[0]}" {state}. Check command and cwd of the server.{split}'
     else:
         advice = INSTALL.get(BROUGHT_BY.get(command, command), INSTALL[""])
-        message = f'The command "{command}" was not found; {advice}. Searched PATH: {path}'
+        message = f'The command "{command}" was not found; {advice}.{split} Searched PATH: {path}'
     raise LaunchMissing(message, command=command)
