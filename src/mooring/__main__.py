@@ -10,6 +10,13 @@ import sys
 def main() -> None:
     """Run the verb in ``sys.argv`` and exit with its code."""
     _open_closed_streams()
+    try:
+        _run()
+    except KeyboardInterrupt:  # while modules are imported; later everybody has a way of their own to take it
+        sys.exit("Aborted!")
+
+
+def _run() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] in (["stdio"], ["registry"]) and not {"-h", "--help"} & set(arguments):
         from mooring.cli.shim import main as shim

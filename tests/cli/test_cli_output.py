@@ -148,6 +148,23 @@ def test_a_verb_loads_no_more_than_it_needs(place: Path) -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize(("verb", "module"), [("ps", "mooring.cli.main"), ("up", "uvloop")])
+def test_an_interrupt_while_a_verb_is_loaded_ends_it_without_a_traceback(place: Path, verb: str, module: str) -> None:
+    """Ctrl-C right after the start; what was started by then goes with it."""
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        f"sys.argv = ['mooring', {verb!r}]\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from mooring.__main__ import main\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Aborted!\n")
+
+
 @pytest.mark.parametrize(
     ("argv", "shown"),
     [

@@ -31,7 +31,7 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
     """Call TOOL with ARGUMENTS, a JSON object.
 
     "-" reads it from stdin. A call that a person has to agree to is asked about, in a terminal. Exit 1 when the tool
-    failed, 4 when a program that its server needs is not installed.
+    failed, 4 when a program that its server needs was looked for and is not installed.
     """
     run(Mooring.call, tool, arguments, workspace, as_json, no_spawn)
 
