@@ -142,6 +142,18 @@ def test_a_server_that_nobody_has_is_pointed_out(place: Path, run: Run) -> None:
     assert "abc" not in result.stderr
 
 
+def test_with_agents_alone_nobody_else_has_a_server(place: Path, run: Run) -> None:
+    """There is no workspace "default" then, neither in the list nor to give something to."""
+    text = "[agent_pool]\nmcp_servers = ['a']\n[mcp_servers.a]\ncommand = 'sh'\n"
+    (place / "mooring.toml").write_text(text + "[agents.w]\ntype = 'native'\nmodel = 'm'\n")
+    added = run("server", "add", "b", "--", "sh")
+    assert (added.exit_code, "no workspace has b" in added.stderr) == (0, True)
+    rows = json.loads(run("server", "list", "--json").stdout)
+    assert {row["name"]: row["workspaces"] for row in rows} == {"a": ["agent/w"], "b": []}
+    refused = run("server", "add", "c", "-w", "default", "--", "sh")
+    assert (refused.exit_code, 'no workspace "default"' in refused.stderr) == (2, True)
+
+
 def test_a_path_is_meant_from_where_the_user_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     assert adding.definition(("./run", "./arg"), None, None, (), ())["command"] == str(tmp_path / "run")

@@ -56,7 +56,7 @@ def granted(edit: Edit, server: str, workspaces: Iterable[str]) -> Edit:
     texts = dict(edit.texts)
     for workspace in dict.fromkeys(workspaces):
         known = edit.loaded.config.workspaces
-        if not known and workspace == DEFAULT_WORKSPACE:
+        if workspace == DEFAULT_WORKSPACE and not (known or edit.loaded.config.agents):
             continue
         if workspace not in known:
             raise ConfigError(f'there is no workspace "{workspace}"{did_you_mean(workspace, known)}')

@@ -18,6 +18,7 @@ from mooring.cli.shapes import OfferedTool, ServerReport, ServerRow, TrialReport
 from mooring.config.edit import brought_by
 from mooring.config.names import did_you_mean
 from mooring.config.references import expand
+from mooring.config.resolve import DEFAULT_WORKSPACE
 from mooring.config.schema import Config, Loaded
 from mooring.config.schema_servers import SERVER_KINDS
 from mooring.errors import ConfigError
@@ -201,12 +202,16 @@ def _table(written: Loaded, file: str, name: str) -> dict[str, Any]:
 
 
 def _workspaces(config: Config, server: str) -> tuple[str, ...]:
-    """Who has it. Nobody defines a workspace: there is "default", with every server."""
-    if not config.workspaces:
-        return ("default",)
-    return tuple(
-        name for name, workspace in config.workspaces.items() if server in expand(config, workspace.mcp_servers)
-    )
+    """Who has it, agents too. Where nobody defines either there is the default one, with every server."""
+    given = {name: [workspace.mcp_servers] for name, workspace in config.workspaces.items()}
+    if config.agents:
+        from mooring.agents.layers import layers, sessions  # most configurations have none
+
+        for name, session in sessions(config, {}).items():
+            given[name] = [layer.mcp_servers for _, layer in layers(config, session)]
+    if not given:
+        return (DEFAULT_WORKSPACE,)
+    return tuple(name for name, lists in given.items() if any(server in expand(config, each) for each in lists))
 
 
 def _cells(row: ServerRow) -> tuple[object, ...]:
