@@ -198,6 +198,9 @@ class Bench:
             raise ConfigError(self.broken)
         return self.plan
 
+    async def read(self, look: bool = False) -> Plan:
+        return self.resolved(look)
+
     @asynccontextmanager
     async def launch(self, variant: Variant, key: InstanceKey, secrets: object) -> AsyncGenerator[_Launched]:
         server = self.servers[variant.server]
