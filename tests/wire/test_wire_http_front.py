@@ -147,8 +147,8 @@ async def test_what_is_said_before_the_answer_turns_it_into_a_stream():
         assert (await wire.tool("echo")).status == 200
 
 
-@pytest.mark.parametrize("declared", [True, False])
-async def test_questions_within_a_call_go_to_its_stream_if_the_client_can_answer(declared):
+@pytest.mark.parametrize(("declared", "number"), [(True, int), (True, str), (False, int)])
+async def test_questions_within_a_call_go_to_its_stream_if_the_client_can_answer(declared, number):
     async with serving() as served, Wire(served.port) as wire, Wire(served.port) as side:
         await wire.initialize(capabilities={"elicitation": {}} if declared else {})
         if not declared:
@@ -159,7 +159,7 @@ async def test_questions_within_a_call_go_to_its_stream_if_the_client_can_answer
         asked = await wire.event()
         assert asked["method"] == "elicitation/create"
         side.session = wire.session
-        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}
+        reply = {"jsonrpc": "2.0", "id": number(asked["id"]), "result": {"action": "accept"}}
         assert (await side.ask(body=json.dumps(reply).encode())).status == 202
         assert (await side.ask(body=json.dumps(reply).encode())).status == 202
         answer = await wire.event()

@@ -179,6 +179,22 @@ async def test_a_call_that_was_answered_does_not_hide_whose_a_question_is(http_b
     assert http_bench.listener.questions == []
 
 
+async def test_numbers_of_ours_may_come_back_as_strings(http_bench: HttpBench) -> None:
+    server = await http_bench.serve("legacy")
+
+    async def worded(it: Exchange, arguments: Any) -> None:
+        token = str(it.message["params"]["_meta"]["progressToken"])
+        await it.note("notifications/progress", progressToken=token, progress=1)
+        await it.event({"jsonrpc": "2.0", "id": str(it.message["id"]), "result": {"fine": True}})
+        await it.end()
+
+    server.tools["worded"] = worded
+    connection, caller = await http_bench.connect(server), Ear()
+    answer = await ask(connection, "tools/call", {"name": "worded", "_meta": {"progressToken": "t"}}, caller)
+    assert answer.result == b'{"fine": true}'
+    assert await caller.next() == ("notifications/progress", {"progressToken": "t", "progress": 1})
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_an_answer_to_another_request_is_none(http_bench: HttpBench, streamed: bool) -> None:
     """Invariant 8: it may hold what is for somebody else. An error without an id of ours is that of this request."""

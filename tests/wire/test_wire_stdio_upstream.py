@@ -116,6 +116,18 @@ read()
     assert connection.unmatched == 6
 
 
+async def test_numbers_of_ours_may_come_back_as_strings(stdio_bench: StdioBench) -> None:
+    """The official SDKs take them for numbers, too."""
+    connection = await stdio_bench.connect(
+        "legacy()\nrequest = read(); token = request['params']['_meta']['progressToken']\n"
+        "note('notifications/progress', progressToken=str(token), progress=1)\n"
+        "send(id=str(request['id']), result={'fine': True})\nread()"
+    )
+    ear = Ear()
+    assert (await call(connection, _meta={"progressToken": "t"}, caller=ear))["fine"]
+    assert await ear.next() == ("notifications/progress", {"progressToken": "t", "progress": 1})
+
+
 async def test_progress_without_a_caller_and_without_a_token_is_dropped(stdio_bench: StdioBench) -> None:
     connection = await stdio_bench.connect(
         "legacy()\nfor _ in range(2): request = read(); note('notifications/progress', progressToken=request['id'], "

@@ -145,7 +145,7 @@ class HttpSession:
 
     def answered(self, number: object, answer: Answer) -> None:
         """The client's answer to ``ask``; ignored when nobody waits for it any more."""
-        waiting = self._asked.get(number) if isinstance(number, int) else None
+        waiting = self._asked.get(jsonrpc.own_number(number))
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 

@@ -220,6 +220,13 @@ def string(raw: bytes | Raw | None) -> str | None:
         return None
 
 
+def own_number(id: object) -> int:
+    """The number of a request of ours whose ``id`` comes back; peers may write it as a string. 0 for all else."""
+    if isinstance(id, int):
+        return id
+    return int(id) if isinstance(id, str) and id.isdecimal() and len(id) < 20 else 0
+
+
 def request(raw_id: bytes, method: str, params: bytes | Raw | None) -> bytes:
     """A request frame (no newline). ``raw_id`` is JSON."""
     tail = b"" if params is None else b',"params":' + bytes(params)

@@ -253,7 +253,7 @@ class StdioConnection(Generic[C]):
             _log.exception("%s: a message could not be passed on", self._name)  # one caller's fault is not the others'
 
     def _answered(self, message: Envelope) -> None:
-        request_id = message.id if isinstance(message.id, int) else 0
+        request_id = jsonrpc.own_number(message.id)
         request = self._pending.pop(request_id, None)
         if request is None:
             self.unmatched += 1
@@ -296,7 +296,7 @@ class StdioConnection(Generic[C]):
 
     def _request(self, raw_id: bytes | msgspec.Raw | None) -> _Pending | None:
         """Our open request that a progress token or a subscription id of ours stands for."""
-        number = bytes(raw_id or EMPTY)
+        number = bytes(raw_id or EMPTY).strip(b'"')
         return self._pending.get(int(number)) if number.isdigit() and len(number) < 20 else None
 
     def _asked(self, raw_id: bytes, method: str, params: bytes) -> None:

@@ -112,7 +112,7 @@ class Dialogue:
     def _progressed(self, params: bytes) -> None:
         """The token says whose it is, on whichever stream it comes."""
         parts = members(params)
-        number = bytes(parts.get("progressToken", EMPTY))
+        number = bytes(parts.get("progressToken", EMPTY)).strip(b'"')
         call = self.calls.get(int(number)) if number.isdigit() and len(number) < 20 else None
         if call is not None and call.token is not None and call.caller is not None:
             call.caller.heard("notifications/progress", jsonrpc.build({**parts, "progressToken": call.token}))
@@ -159,7 +159,7 @@ def answer_of(message: jsonrpc.Envelope) -> Answer:
 def answers(message: jsonrpc.Envelope, request_id: int) -> bool:
     """Whether a response is the one to a request of ours, and not to somebody else's. An error need not say: who
     refuses a request may not have read its id, and writes null or words in its place."""
-    if message.id in (request_id, str(request_id)):
+    if jsonrpc.own_number(message.id) == request_id:
         return True
     return message.result is UNSET and not isinstance(message.id, int)
 
