@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ from unittest.mock import ANY
 import pytest
 
 from mooring.cli.env import merged
-from mooring.testing import wait_for
+from mooring.testing import StdioClient, wait_for
 from mooring.testing.daemon import Daemon, daemon, server, write_config
 from mooring.testing.processes import alive
 
@@ -154,6 +155,23 @@ async def test_arguments_that_are_not_utf_8_are_refused_in_words(running: Daemon
 async def test_an_approval_to_revoke_has_to_be_named(running: Daemon) -> None:
     code, out, err = await running.command("approve", "revoke")
     assert (code, out, "approve revoke ID" in err) == (2, "", True)
+
+
+async def test_a_person_says_yes_or_no_to_what_an_agent_wants_to_run_or_is_told_how(place: Path) -> None:
+    """With nobody at stdin it stays as it is."""
+    async with daemon(place, {}, {"w": {"registry": True}}) as running:
+        async with StdioClient([sys.executable, "-m", "mooring", "registry", "-w", "w"], env=running.env) as agent:
+            await agent.open()
+            wanted = {"command": "sleep", "args": ["600"], "prefix": "z"}
+            assert (await agent.call("registry_launch_stdio", wanted))["isError"]
+        (wish,) = await succeeds(running, "approve", "list")
+        code, out, err = await running.command("approve", wish["id"])
+        assert (code, "sleep 600" in out, "--yes" in err) == (2, True, True)
+        code, _, err = await running.command("approve", wish["id"], stdin=b"n\n")
+        assert (code, "--yes" in err) == (1, False)
+        assert not (await succeeds(running, "approve", "list"))[0]["approved_at"]
+        code, out, _ = await running.command("approve", wish["id"], stdin=b"y\n")
+        assert (code, "Approved" in out) == (0, True)
 
 
 async def test_env_gives_a_key_of_its_own_and_ends_the_one_before(running: Daemon) -> None:

@@ -288,7 +288,7 @@ def test_the_arrays_of_shepherd_are_read_and_smcp_stays_smcp(imported: Callable[
     assert imported([{"command": "x"}]).servers.keys() == {"unnamed"}
 
 
-@pytest.mark.parametrize("text", ["", "{", "5", "{}", '{"x": {}}', "[" * 100_000, '"x"', "null"])
+@pytest.mark.parametrize("text", ["", "{", "5", "{}", '{"x": {}}', '{"mcpServers": 3}', "[" * 100_000, '"x"', "null"])
 def test_what_holds_no_servers_is_an_error(imported: Callable[..., Import], text: str) -> None:
     with pytest.raises(ConfigError, match=r"not valid JSON|no servers in it"):
         imported(text)

@@ -194,8 +194,9 @@ def _parsed(value: Any) -> Any:
 
 
 def _known_shape(document: Any) -> bool:
-    keys = {"mcp_config", "smcp_config", "mcp_servers", "smcp_servers", "mcpServers", "servers", "projects"}
-    return isinstance(document, list) or bool(keys & _dict(document).keys())
+    keys = ("mcp_config", "smcp_config", "mcp_servers", "smcp_servers", "mcpServers", "servers", "projects")
+    top = _dict(document)
+    return isinstance(document, list) or any(isinstance(top.get(key), dict | list | str) for key in keys)
 
 
 def _inputs(document: Any) -> dict[str, str | None]:
