@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_wire_http_kit import LIMIT, Wire, serving
 
 from mooring.testing.waiting import wait_for
-from mooring.wire import http_legacy, http_replay
+from mooring.wire import http_legacy, http_replay, http_watch
 from mooring.wire.http_messages import Request
 from mooring.wire.http_replay import OF_CALL, OUTSIDE, Journal, Outlet, found
 
@@ -88,7 +88,7 @@ async def test_a_question_that_went_out_on_another_stream_is_not_asked_again() -
 
 
 async def test_a_silent_call_becomes_a_stream_that_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_legacy, "SLOW", 0.05)
+    monkeypatch.setattr(http_watch, "SLOW", 0.05)
     async with serving() as served, Wire(served.port) as wire:
         await wire.initialize()
         async with Wire(served.port) as lost:
@@ -105,7 +105,7 @@ async def test_a_silent_call_becomes_a_stream_that_can_be_resumed(monkeypatch: p
 
 
 async def test_clients_of_older_revisions_are_sent_no_event_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_legacy, "SLOW", 0.02)
+    monkeypatch.setattr(http_watch, "SLOW", 0.02)
     async with serving() as served, Wire(served.port) as wire, Wire(served.port) as stream:
         await wire.initialize(version="2025-06-18")
         stream.session = wire.session
@@ -113,8 +113,22 @@ async def test_clients_of_older_revisions_are_sent_no_event_without_data(monkeyp
         await stream.head()
         served.relay.sessions[0].send("notifications/tools/list_changed", None)
         assert json.loads(fields(await stream.raw_event())["data"])["method"] == "notifications/tools/list_changed"
-        asyncio.get_running_loop().call_later(0.2, served.relay.release.set)
-        assert (await wire.tool("hold")).json["id"]
+        wire.send(wire.legacy("tools/call", {"name": "hold"}, id=5))
+        await wire.head()
+        assert await wire.raw_event() == b": keep-alive"
+        served.relay.release.set()
+        assert (await wire.event())["id"] == 5
+
+
+async def test_a_silent_call_of_a_modern_client_becomes_a_stream_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What passes its bytes on, such as a proxy in between, would take its silence for death."""
+    monkeypatch.setattr(http_watch, "SLOW", 0.02)
+    async with serving() as served, Wire(served.port) as wire:
+        wire.send(wire.modern("tools/call", {"name": "hold"}, id=5))
+        await wire.head()
+        assert await wire.raw_event() == b": keep-alive"
+        served.relay.release.set()
+        assert (await wire.event())["id"] == 5
 
 
 async def test_what_happens_while_a_get_stream_is_away_is_told_when_it_comes_back() -> None:

@@ -28,6 +28,7 @@ from mooring.wire.http_envelope import bare, raw_id_of, read, rejection
 from mooring.wire.http_legacy import LegacyFront
 from mooring.wire.http_messages import Reply, Request, Stream, problem
 from mooring.wire.http_session import ACCEPTED, HttpCall, HttpSession, Sessions
+from mooring.wire.http_watch import Watch
 from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, INVALID_REQUEST
 from mooring.wire.session import Handler
 
@@ -83,6 +84,7 @@ class McpFront:
         self._pages = dict(pages or {})
         self._sessions = Sessions(session_idle, max_sessions)
         self._keys = Sessions(session_idle, max_sessions)
+        self._watch = Watch(self._keys)
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> McpFront:
@@ -95,6 +97,7 @@ class McpFront:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._legacy.close()
+        self._watch.close()
         self.end_sessions(lambda _: True)
 
     def end_sessions(self, predicate: Callable[[HttpSession], bool]) -> int:
@@ -210,6 +213,7 @@ class McpFront:
             session = HttpSession(id, principal, "modern", MODERN_VERSIONS[0], EMPTY)
             if not self._keys.add(session, now):
                 return None
+            self._watch.begin()
         return session
 
 

@@ -21,7 +21,17 @@ from mooring.wire.eras import negotiate
 from mooring.wire.http_envelope import cancelled_id, raw_id_of, read, rejection, take
 from mooring.wire.http_messages import JSON, Reply, Request, Stream, problem
 from mooring.wire.http_replay import OF_CALL, OUTSIDE, Journal, Outlet, found
-from mooring.wire.http_session import ACCEPTED, COMMENT, EVENTS, HttpCall, HttpSession, Sessions, new_session_id
+from mooring.wire.http_session import (
+    ACCEPTED,
+    COMMENT,
+    EVENTS,
+    PRIMED,
+    HttpCall,
+    HttpSession,
+    Sessions,
+    new_session_id,
+)
+from mooring.wire.http_watch import Watch
 from mooring.wire.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, Answer, BadFrame, Envelope, failure
 from mooring.wire.session import Handler
 
@@ -29,11 +39,6 @@ MAX_BATCH = 100
 """Messages in one batch."""
 BATCH_VERSION = "2025-03-26"
 """The only revision with JSON-RPC batches."""
-PRIMED = ("2025-11-25",)
-"""The revisions whose clients understand an event without data."""
-SLOW = 5.0
-"""Seconds between two looks at what runs: a call that is running at two of them becomes a stream, which the client can
-come back to when its connection breaks."""
 _EXPIRED = "Last-Event-ID names no stream of this session that is still kept"
 _DUPLICATE = failure(INVALID_REQUEST, "a request with this id is still running in this session")
 _raws = msgspec.json.Decoder(list[Raw])
@@ -47,7 +52,7 @@ class LegacyFront:
         self._sessions = sessions
         self._now = now
         self._journal = Journal()
-        self._timer: asyncio.TimerHandle | None = None
+        self._watch = Watch(sessions, self._journal.sweep)
 
     def answer(self, request: Request, principal: Principal) -> Awaitable[Reply | Stream]:
         """Answer any request to the endpoint."""
@@ -99,7 +104,7 @@ class LegacyFront:
         if not self._sessions.add(session, self._now()):
             return problem(503, "too many sessions, and all of them are in use")
         self._handler.opened(session)
-        self._watch()
+        self._watch.begin()
         return call.conclude(answer, headers=header)
 
     def _take(self, session: HttpSession, message: Envelope, params: bytes) -> None:
@@ -208,21 +213,6 @@ class LegacyFront:
             return failure(INVALID_PARAMS, "initialize: params.protocolVersion must be a string")
         return HttpSession(new_session_id(), principal, "legacy", negotiate(version), capabilities, self._journal)
 
-    def _watch(self) -> None:
-        """Look now and then, as long as there are sessions."""
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SLOW, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        for call in self._sessions.running():
-            if call.version in PRIMED:
-                call.look()
-        self._journal.sweep(self._now())
-        if len(self._sessions):
-            self._watch()
-
     def close(self) -> None:
         """Look no more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._watch.close()

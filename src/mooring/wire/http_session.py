@@ -31,6 +31,8 @@ EVENTS = b"Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nX-Accel
 COMMENT = b": keep-alive\n\n"
 ACCEPTED = Reply(202, b"", b"")
 """The answer to a message that wants none."""
+PRIMED = ("2025-11-25",)
+"""The revisions whose clients understand an event without data, with an id to come back to."""
 _NEEDS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
 """The client capability without which a request is not sent."""
 
@@ -233,9 +235,15 @@ class HttpCall:
         return stream.send(event(frame))
 
     def look(self) -> None:
-        """Called now and then: a call that was running at the last look becomes a stream that can be resumed."""
-        if self._slow and self._session.journal is not None and self._http.outlet is None:
-            self._outlet(self._session.journal).prime()
+        """Called now and then: a call that was running at the last look becomes a stream, so that nobody on the way
+        takes its silence for death; one that can be resumed, where the version has that."""
+        journal = self._session.journal
+        if self._slow and journal is None and self._http.stream is None:
+            self._http.begin(self._headers, COMMENT)
+        elif self._slow and journal is not None and self._http.outlet is None:
+            outlet = self._outlet(journal)
+            if self.version in PRIMED:
+                outlet.prime()
         self._slow = True
 
     def _outlet(self, journal: Journal) -> Outlet:
