@@ -147,6 +147,7 @@ async def test_a_session_that_was_closed_leaves_nothing() -> None:
                 await child.disable("echo_echo")
         assert (len(app.plan.workspaces), len(app.plan.agents)) == before
         assert len(pool._agents) == 1
+        assert list(app.subscriptions._sessions) == ["agent/a"]
         edits = agent._seat.ground._edits
         assert (edits.sessions, edits.given, edits.denied, edits.routed) == ({}, {}, {}, {})
         with pytest.raises(ConfigError, match="is over"):

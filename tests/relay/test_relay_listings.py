@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Literal
 
 import msgspec
@@ -45,6 +46,18 @@ async def test_a_tool_for_clients_that_can_be_asked_stays_listed_whoever_comes()
         fresh = Listings(store)
         fresh.load([REMOTE])
         assert (names(fresh), fresh.complete(REMOTE)) == (["echo", "ask"], True)
+
+
+async def test_what_two_got_at_the_same_time_is_known_of_both() -> None:
+    async with SqliteStore(MEMORY) as store:
+        known = Listings(store)
+        await asyncio.gather(
+            known.put(REMOTE, listing("echo", "plain")), known.put(REMOTE, listing("echo", "root"), "roots")
+        )
+        assert set(names(known)) == {"echo", "plain", "root"}
+        fresh = Listings(store)
+        fresh.load([REMOTE])
+        assert set(names(fresh)) == set(names(known))
 
 
 async def test_a_server_that_changed_is_doubted_until_it_is_looked_at_again() -> None:

@@ -7,6 +7,7 @@ never touch the store after ``load``. Used by ``relay.views``; filled from the p
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -38,6 +39,8 @@ class Listings:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        # What is kept of one is joined with what was known before: they wait for each other.
+        self._changing = asyncio.Lock()
         self._known: dict[Place, _Known] = {}
         self._latest: dict[str, Place] = {}
         """By variant id: the definition that was listed last."""
@@ -102,6 +105,10 @@ class Listings:
     async def put(self, variant: Variant, listing: Listing, asks: str = "", main: bool = True) -> frozenset[Kind]:
         """Keep a fresh listing of an asker; answers which kinds of the whole differ from before. ``main``: it speaks
         with the server as everybody does, not as one caller or as those of one era."""
+        async with self._changing:
+            return await self._put(variant, listing, asks, main)
+
+    async def _put(self, variant: Variant, listing: Listing, asks: str, main: bool) -> frozenset[Kind]:
         place = _place(variant)
         before = self._known.get(place)
         joined = self._joined(variant, listing, asks, main)

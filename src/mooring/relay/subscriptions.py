@@ -76,9 +76,16 @@ class Subscriptions:
 
     def opened(self, session: Session) -> SessionTarget:
         """A session hears list changes of its workspace from now until it ends."""
-        room = self._sessions.setdefault(session.principal.workspace, {})
-        target = room[session] = SessionTarget(session)
-        session.on_close.append(lambda: room.pop(session, None) and None)
+        workspace = session.principal.workspace
+        target = self._sessions.setdefault(workspace, {})[session] = SessionTarget(session)
+
+        def closed() -> None:
+            room = self._sessions.get(workspace, {})
+            room.pop(session, None)
+            if not room:
+                self._sessions.pop(workspace, None)
+
+        session.on_close.append(closed)
         return target
 
     def target(self, session: Session) -> SessionTarget | None:
@@ -94,6 +101,8 @@ class Subscriptions:
             yield
         finally:
             room.discard(listen)
+            if not room and self._listens.get(listen.workspace) is room:
+                del self._listens[listen.workspace]
 
     def changed(self, workspaces: Iterable[str], kinds: Iterable[Kind]) -> None:
         """Lists of these workspaces changed; everyone hears it once, ``DEBOUNCE`` seconds later."""
