@@ -246,7 +246,7 @@ async def test_nothing_of_a_session_is_kept_when_it_has_ended() -> None:
             session.close()
         with listening(bench, bench.session(id="l"), toolsListChanged=True) as request:
             await until(lambda: request.told)
-        await until(lambda: not bench.app.subscriptions._listens["w"])
+        await until(lambda: "w" not in bench.app.subscriptions._listens)
         assert len(bench.app.subscriptions._sessions["w"]) == 1
         assert bench.app.watching._watches == {}
 
