@@ -65,15 +65,18 @@ class Calls:
         """Call a tool. Every failure of Mooring is a result with ``isError``."""
         principal = request.session.principal
         try:
-            parts, name, route = _named(request, self._views.of(principal))
-            route = route or await self._tool(principal, name)
+            view = self._views.of(principal)
+            parts, name, route = _named(request, view)
+            if route is None:
+                route, view = await self._tool(principal, name), self._views.of(principal)
             if route is not None and indirect(route):
-                request = meant(request, self._views.of(principal).table.tools)
-                parts, name, route = _named(request, self._views.of(principal))
-                route = route or await self._tool(principal, name)
+                request = meant(request, view.table.tools)
+                parts, name, route = _named(request, view)
+                if route is None:
+                    route, view = await self._tool(principal, name), self._views.of(principal)
         except MooringError as error:
             return refusals.tool_failure(error, request.era)
-        decision = _UNKNOWN if route is None else self._views.of(principal).for_call(route)
+        decision = _UNKNOWN if route is None else view.for_call(route)
         if route is None or not decision.allowed:
             self._record.denied(request, name, route, decision)
             return refusals.unknown_tool(request.era)

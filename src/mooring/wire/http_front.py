@@ -127,15 +127,13 @@ class McpFront:
     def __call__(self, request: Request) -> Awaitable[Reply | Stream]:
         """Answer any request."""
         passed = self._pass(request)
+        if isinstance(passed, Principal):
+            if rules.era_of(request.headers.get(rules.VERSION)) == "legacy":
+                return self._legacy.answer(request, passed)
+            return self._modern(request, passed)
         if isinstance(passed, Reply):
             return _refused(passed)
-        if callable(passed):
-            return passed(request)
-        if not isinstance(passed, Principal):
-            return self._later(passed, request)
-        if rules.era_of(request.headers.get(rules.VERSION)) == "legacy":
-            return self._legacy.answer(request, passed)
-        return self._modern(request, passed)
+        return passed(request) if callable(passed) else self._later(passed, request)
 
     async def _later(self, known: asyncio.Future[None], request: Request) -> Reply | Stream:
         """The answer to a caller of whom more has to be found out first, by somebody who does so for all at once."""
