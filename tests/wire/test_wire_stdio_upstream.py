@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from functools import partial
 from typing import Any
@@ -302,3 +303,26 @@ async def test_bytes_read_before_the_conversation_are_part_of_it() -> None:
 )
 def test_exits_are_told_in_words(code: int | None, text: str) -> None:
     assert upstream_pipe._exit_text(code) == text
+
+
+@pytest.mark.parametrize("ticks", [1, 2, 3])
+async def test_a_start_that_is_cancelled_closes_what_it_was_given(ticks: int) -> None:
+    """At any of its steps; a descriptor that is closed twice would be somebody else's by then."""
+    (reader, theirs), (mine, writer) = os.pipe(), os.pipe()
+    exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    pipe = upstream_pipe.Pipe(exited, lambda _: None, lambda _: None)
+    starting = asyncio.create_task(pipe.start(Pipes(reader=reader, writer=writer)))
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait((starting,))
+    exited.set_result(0)
+    pipe.close()
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gc.collect()  # a file that is left open is an error here
+    for descriptor in (reader, writer):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+    os.close(theirs)
+    os.close(mine)

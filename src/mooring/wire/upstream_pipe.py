@@ -56,8 +56,15 @@ class Pipe(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         reader, writer = os.fdopen(pipes.reader, "rb", 0), os.fdopen(pipes.writer, "wb", 0)
         self._fd = pipes.reader
-        self._writer, _ = await loop.connect_write_pipe(lambda: _Writer(self._writer_lost), writer)
-        self._reader, _ = await loop.connect_read_pipe(lambda: self, reader)
+        try:
+            self._writer, _ = await loop.connect_write_pipe(lambda: _Writer(self._writer_lost), writer)
+            self._reader, _ = await loop.connect_read_pipe(lambda: self, reader)
+        except BaseException:  # such as the end of a start that nobody waits for any more
+            for file, transport in ((writer, self._writer), (reader, self._reader)):
+                if transport is None:
+                    with suppress(OSError):  # the loop may have closed the descriptor already
+                        file.close()
+            raise
         self.open = True
         if pipes.leftover:
             self.data_received(pipes.leftover)
