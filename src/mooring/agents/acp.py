@@ -190,8 +190,10 @@ class AcpDriver:
         """Give the session its servers as they are now, or see to it that the agent looks at them."""
         servers = await self._servers()
         if not self._session or not self._talked:
+            self._seat.looked.clear()
             begun = await self._asked(self._agent.new_session(cwd=self._folder(), mcp_servers=servers), HELLO_LIMIT)
             self._session = begun.session_id
+            await self._looked()
         elif self._resumes:
             if self._closes:  # a session that lives keeps its servers, with some agents
                 await self._asked(self._agent.close_session(self._session), HELLO_LIMIT)
