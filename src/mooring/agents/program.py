@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -11,6 +10,7 @@ from mooring.agents.seat import Seat
 from mooring.config.plan import Process
 from mooring.errors import Crashed, MooringError
 from mooring.launch.base import Launched, Pipes
+from mooring.wire.pipes import taken_over
 
 LINE_LIMIT = 64 << 20
 """Bytes of one line from a program."""
@@ -63,10 +63,9 @@ async def started(seat: Seat, launch: Process) -> AsyncGenerator[Program]:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(LINE_LIMIT)
         ends = asyncio.StreamReaderProtocol(asyncio.StreamReader())
-        incoming, _ = await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(launched.endpoint.reader, "rb", 0)
+        incoming, outgoing = await taken_over(
+            launched.endpoint, lambda: asyncio.StreamReaderProtocol(reader), lambda: ends
         )
-        outgoing, _ = await loop.connect_write_pipe(lambda: ends, os.fdopen(launched.endpoint.writer, "wb", 0))
         writer = asyncio.StreamWriter(outgoing, ends, None, loop)
         try:
             yield Program(name, launched, reader, writer)

@@ -7,7 +7,6 @@ for a bounded time. It answers with the keys it knows and exits before any hands
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -26,6 +25,7 @@ from mooring.serve.builtin import Builtin
 from mooring.serve.containers import Containers
 from mooring.serve.kinds import unsupported
 from mooring.serve.starter import kind
+from mooring.wire.pipes import taken_over
 
 FLAG = "--credentials-schema"
 TOGETHER = 8
@@ -144,11 +144,9 @@ async def _printed(launched: Launched) -> bytes:
     credentials gives up then."""
     pipes = launched.endpoint
     assert isinstance(pipes, Pipes)
-    os.close(pipes.writer)
     reader = asyncio.StreamReader()
-    loop = asyncio.get_running_loop()
-    output = os.fdopen(pipes.reader, "rb", 0)
-    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), output)
+    transport, stdin = await taken_over(pipes, lambda: asyncio.StreamReaderProtocol(reader), asyncio.BaseProtocol)
+    stdin.close()
     try:
         printed = pipes.leftover
         while len(printed) < LIMIT and (piece := await reader.read(65536)):

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from mooring.launch.base import Pipes
 from mooring.wire.lines import Lines
+from mooring.wire.pipes import taken_over
 
 QUEUE = 8 * 1024 * 1024
 """Bytes that may wait for a server that does not read; beyond it nothing more is taken."""
@@ -53,18 +54,8 @@ class Pipe(asyncio.Protocol):
 
     async def start(self, pipes: Pipes) -> None:
         """Take over the descriptors; from here on they are closed with the pipe."""
-        loop = asyncio.get_running_loop()
-        reader, writer = os.fdopen(pipes.reader, "rb", 0), os.fdopen(pipes.writer, "wb", 0)
         self._fd = pipes.reader
-        try:
-            self._writer, _ = await loop.connect_write_pipe(lambda: _Writer(self._writer_lost), writer)
-            self._reader, _ = await loop.connect_read_pipe(lambda: self, reader)
-        except BaseException:  # such as the end of a start that nobody waits for any more
-            for file, transport in ((writer, self._writer), (reader, self._reader)):
-                if transport is None:
-                    with suppress(OSError):  # the loop may have closed the descriptor already
-                        file.close()
-            raise
+        self._reader, self._writer = await taken_over(pipes, lambda: self, lambda: _Writer(self._writer_lost))
         self.open = True
         if pipes.leftover:
             self.data_received(pipes.leftover)

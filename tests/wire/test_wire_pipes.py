@@ -1,0 +1,95 @@
+"""Pipes that the event loop takes over: each descriptor is closed exactly once, whoever else opens files meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+import uvloop
+
+from mooring.launch.base import Pipes
+from mooring.wire.pipes import taken_over
+
+ROUNDS = 3000
+
+
+def _opening(stop: threading.Event, lost: list[int]) -> None:
+    while not stop.is_set():
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        try:
+            os.close(descriptor)
+        except OSError:
+            lost.append(descriptor)
+
+
+async def _rounds() -> None:
+    for _ in range(ROUNDS):
+        (reader, theirs), (mine, writer) = os.pipe(), os.pipe()
+        for transport in await taken_over(Pipes(reader, writer), asyncio.Protocol, asyncio.BaseProtocol):
+            transport.close()
+        await asyncio.sleep(0)
+        os.close(theirs)
+        os.close(mine)
+
+
+def _run(work: Coroutine[Any, Any, None], loops: Any) -> None:
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(asyncio.wait_for(work, 60))
+
+
+LOOPS = pytest.mark.parametrize(
+    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
+)
+
+
+@LOOPS
+def test_what_other_threads_open_meanwhile_stays_theirs(loops: Any) -> None:
+    """What a thread opened between two closes of one descriptor was closed under its hands, and what it wrote then
+    went to whoever got the number next: records of the audit to a client."""
+    lost: list[int] = []
+    stop = threading.Event()
+    threads = [threading.Thread(target=_opening, args=(stop, lost)) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+    try:
+        _run(_rounds(), loops)
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+    assert lost == []
+
+
+@LOOPS
+@pytest.mark.parametrize("ticks", [0, 1, 2, 3])
+def test_one_that_is_cancelled_leaves_nothing_open(loops: Any, ticks: int) -> None:
+    async def cancelled() -> None:
+        (reader, theirs), (mine, writer) = os.pipe(), os.pipe()
+        taking = asyncio.create_task(taken_over(Pipes(reader, writer), asyncio.Protocol, asyncio.BaseProtocol))
+        await asyncio.sleep(0)
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        taking.cancel()
+        await asyncio.wait((taking,))
+        if not taking.cancelled():
+            for transport in taking.result():
+                transport.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gc.collect()  # a file that is left open is an error here
+        for descriptor in (reader, writer):
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.fstat(descriptor)
+        os.close(theirs)
+        os.close(mine)
+
+    _run(cancelled(), loops)
