@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import FakeServer, benched, failed, planned, until, variant
+from relay_bench import FakeServer, benched, failed, ok, planned, until, variant
 
 from mooring.config.plan import REGISTRY, Mount, Plan, Workspace
 from mooring.nouns import Facts, Item, Listing
@@ -194,6 +194,45 @@ async def test_a_changed_definition_gets_the_next_call_and_the_old_one_drains() 
         release.set()
         assert await running == {"content": []}
         await until(lambda: server.conversations[0].closed.done())
+
+
+async def test_what_a_definition_of_yesterday_offers_stands_in_until_that_of_today_is_listed() -> None:
+    server = FakeServer("t")
+    one, two = asyncio.Event(), asyncio.Event()
+
+    async def listed(when: asyncio.Event) -> Answer:
+        await when.wait()
+        return ok({"tools": [{"name": "t"}]})
+
+    server.starting = asyncio.Event()
+    async with benched({"a": server}) as bench:
+        server.replies["tools/list"] = lambda *_: listed(one)
+        server.starting.set()
+        session = bench.session()
+        await until(lambda: len(server.asked("tools/list")) == 1)
+        server.replies["tools/list"] = lambda *_: listed(two)
+        bench.plan = planned("a", digest="d2")
+        await bench.app.reload()
+        await until(lambda: len(server.asked("tools/list")) == 2)
+        assert missing(await session.do("tools/list")) == {"a": "starting"}
+        session.sent.clear()
+        one.set()
+        await until(lambda: (CHANGED, None) in session.sent)
+        assert await session.tools() == ["a_t"]
+        assert [each.key.digest for each in server.conversations] == ["d1", "d2"]
+        two.set()
+        assert "isError" not in await session.call("a_t")
+
+
+async def test_a_call_in_the_moment_between_a_listing_and_the_change_of_the_views_waits_for_it() -> None:
+    server = FakeServer("t")
+    server.starting = asyncio.Event()
+    async with benched({"a": server}) as bench:
+        assert missing(await bench.session().do("tools/list")) == {"a": "starting"}
+        listing = Listing(FACTS, tools=(Item("t", b'{"name":"t"}'),))
+        await bench.app.listings.put(bench.plan.variants["a"], listing)
+        server.starting.set()
+        assert "isError" not in await bench.session(id="2").call("a_t")
 
 
 async def test_a_mended_definition_is_not_blamed_for_the_old_one() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from mooring.config.plan import Mount, Plan, Workspace
 from mooring.errors import Refused
-from mooring.nouns import Principal
+from mooring.nouns import Listing, Principal
 from mooring.relay.listings import Listings
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class _Room:
     """What is kept for one workspace between two changes."""
 
     def __init__(self) -> None:
+        self.listings: Mapping[str, Listing] | None = None
+        """By variant, of one moment: what tables and views are made of until the next change."""
         self.table: Table | None = None
         self.bare: dict[str, Table] = {}
         """By variant: that one alone, its names without a prefix."""
@@ -38,7 +40,7 @@ class _Room:
         self.uris: OrderedDict[str, str] = OrderedDict()
 
     def forget_views(self) -> None:
-        self.table = None
+        self.listings = self.table = None
         self.bare.clear()
         self.views.clear()
 
@@ -136,7 +138,7 @@ class Views:
 
     def _table(self, workspace: Workspace, room: _Room) -> Table:
         if room.table is None:
-            room.table = self._built(workspace.mounts)
+            room.table = self._built(workspace.mounts, room)
         return room.table
 
     def _bare(self, workspace: Workspace, room: _Room, variant: str) -> Table:
@@ -144,20 +146,25 @@ class Views:
         if table is None:
             mount = next((mount for mount in workspace.mounts if mount.variant == variant), None)
             mounts = () if mount is None else (msgspec.structs.replace(mount, prefix=""),)
-            table = room.bare[variant] = self._built(mounts)
+            table = room.bare[variant] = self._built(mounts, room)
         return table
 
-    def _built(self, mounts: tuple[Mount, ...]) -> Table:
+    def _built(self, mounts: tuple[Mount, ...], room: _Room) -> Table:
         from mooring.relay.table import build  # nobody asks before the daemon is ready
 
-        listings = self._listings.of(self.plan.variants)
-        return build(mounts, self.plan.variants, listings, self._unapproved() if self.strict else None)
+        unapproved = self._unapproved() if self.strict else None
+        return build(mounts, self.plan.variants, self._offered(room), unapproved)
+
+    def _offered(self, room: _Room) -> Mapping[str, Listing]:
+        if room.listings is None:
+            room.listings = self._listings.of(self.plan.variants)
+        return room.listings
 
     def _make(self, workspace: Workspace, principal: Principal) -> View:
         from mooring.relay.view import View
 
         room = self._room(workspace.name)
-        listings = self._listings.of(self.plan.variants)
+        listings = self._offered(room)
         missing = {
             mount.server: self.plan.variants[mount.variant].unavailable or self._missing.get(mount.variant, "starting")
             for mount in workspace.mounts

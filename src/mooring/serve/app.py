@@ -390,11 +390,13 @@ class App:
         if current and not half and await self.pins.seen(variant.id, variant.server, whole.tools):
             self.views.changed(variant.id)
         kinds = await self.listings.put(variant, listing, asks, main)
-        if not current:
-            return  # a definition of yesterday, which only drains
-        self.views.missing(variant.id, None)
-        if self._looking:
-            self.looks.look(variant)
+        today = self.plan.variants.get(variant.id, variant)
+        if today.digest == variant.digest:
+            self.views.missing(variant.id, None)
+            if self._looking:
+                self.looks.look(variant)
+        elif self.listings.get(today) is not None:
+            return  # a definition of yesterday, which only drains; else it stands in until that of today is listed
         touched = self.views.changed(variant.id)
         self.subscriptions.changed(touched, kinds)
         if kinds:
