@@ -20,6 +20,7 @@ LAYERS = {
     "nouns_registry": NAME,
     "tasks": NAME,
     "config.plan": NAME,
+    "config.plan_servers": NAME,
     "config": DECIDE,
     "catalog.sources": TOUCH,
     "catalog.shelf": RUN,

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from mooring import smcp
-from mooring.config.plan import Process, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.launch.kept import Keeper
 from mooring.launch.process import ProcessLauncher
 from mooring.launch.smcp import handshake

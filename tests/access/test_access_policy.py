@@ -20,7 +20,8 @@ from mooring.access.policy import (
     offered,
     unrestricted,
 )
-from mooring.config.plan import Functions, Mount, Policy, Rate, Rule, ToolRules, Variant
+from mooring.config.plan import Mount, Policy, Rate, Rule, ToolRules, Variant
+from mooring.config.plan_servers import Functions
 from mooring.nouns import Facts, Item, Listing, Principal, Scope
 from mooring.relay.table import build
 from mooring.relay.view import View

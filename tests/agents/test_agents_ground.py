@@ -15,7 +15,7 @@ import mooring
 from mooring.agents.events import AnyEvent, ToolCall
 from mooring.agents.handler import Approval, Handler, Verdict
 from mooring.agents.program import started
-from mooring.config.plan import Process
+from mooring.config.plan_servers import Process
 from mooring.errors import ConfigError, MooringError, StoreError
 from mooring.serve.app import App
 from mooring.testing.daemon import server

@@ -16,7 +16,8 @@ from mooring.agents import layers
 from mooring.cli.main import cli
 from mooring.config import decode, references
 from mooring.config.load import load
-from mooring.config.plan import Plan, Process, Remote
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import Process, Remote
 from mooring.config.resolve import resolve
 from mooring.config.schema import Config, Session
 from mooring.config.schema_agents import Layer

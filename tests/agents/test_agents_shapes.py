@@ -9,7 +9,8 @@ import pytest
 from mooring.agents import acp_servers, claude_code, codex
 from mooring.agents.ag_ui_round import Round
 from mooring.agents.events import AnyEvent, Text, ToolCall, ToolResult
-from mooring.config.plan import Direct, Process, Remote
+from mooring.config.plan import Direct
+from mooring.config.plan_servers import Process, Remote
 
 DIRECT = (
     Direct("time", "time", Process(("timed", "--zone", 'Mars/"Base"'), {"A b": "c\nd"}), 20.0, 90.0),

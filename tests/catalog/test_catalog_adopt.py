@@ -18,7 +18,7 @@ from mooring.catalog.entry import Entry, Launch
 from mooring.catalog.errors import NotLaunchable
 from mooring.catalog.template import filled, names
 from mooring.config.names import prefix_fault, server_fault
-from mooring.config.plan import Container, Process, Remote, SecretRef
+from mooring.config.plan_servers import Container, Process, Remote, SecretRef
 from mooring.errors import ConfigError
 
 HALF_SECRET = {"value": "Bearer {K}", "variables": {"K": {"isSecret": True}}}

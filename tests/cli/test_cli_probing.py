@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mooring.cli import probing
-from mooring.config.plan import Process, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.serve.starter import kind
 from mooring.testing import smcp
 from mooring.testing.daemon import write_config

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mooring.config.load import load
-from mooring.config.plan import Launch, Plan, SecretRef
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import Launch, SecretRef
 from mooring.config.resolve import resolve
 from mooring.config.schema import Loaded
 

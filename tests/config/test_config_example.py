@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mooring.config.plan import Container, Plan, Process, Remote, SecretRef
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import Container, Process, Remote, SecretRef
 from mooring.config.schema import Loaded
 
 EXAMPLE = """[gateway]

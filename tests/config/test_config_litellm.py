@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mooring.config.plan import LiteLLM, Plan, SecretRef
+from mooring.config.plan import LiteLLM, Plan
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import ConfigError
 
 Planned = Callable[..., Plan]

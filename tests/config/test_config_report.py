@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from mooring.config.plan import Functions, Launch, Plan, Plugin, SecretRef, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Functions, Launch, Plugin, SecretRef
 from mooring.config.report import DIALOGUE_OFF, check
 from mooring.config.resolve import resolve
 from mooring.config.schema import Loaded

@@ -12,18 +12,8 @@ from hypothesis import strategies as st
 
 from mooring.config import kwargs as kw
 from mooring.config.load import load
-from mooring.config.plan import (
-    Added,
-    CatalogSource,
-    Container,
-    Plan,
-    Plugin,
-    Process,
-    Remote,
-    SecretRef,
-    Timeouts,
-    Variant,
-)
+from mooring.config.plan import Added, CatalogSource, Plan, Variant
+from mooring.config.plan_servers import Container, Plugin, Process, Remote, SecretRef, Timeouts
 from mooring.config.resolve import resolve
 from mooring.config.schema_base import Kwarg
 from mooring.errors import ConfigError

@@ -18,7 +18,7 @@ from memory_keyring import MemoryKeyring
 
 from mooring.config import secrets as module
 from mooring.config.home import Home
-from mooring.config.plan import Container, Process, Remote, SecretRef, credentials, references
+from mooring.config.plan_servers import Container, Process, Remote, SecretRef, credentials, references
 from mooring.config.secrets import Secrets
 from mooring.config.store import SecretStore, usable_keyring
 from mooring.errors import ConfigError

@@ -6,21 +6,8 @@ from typing import Any
 
 import msgspec
 
-from mooring.config.plan import (
-    Functions,
-    Gateway,
-    LiteLLM,
-    Mount,
-    Plan,
-    Policy,
-    Process,
-    Remote,
-    Rule,
-    SecretRef,
-    ToolRules,
-    Variant,
-    Workspace,
-)
+from mooring.config.plan import Gateway, LiteLLM, Mount, Plan, Policy, Rule, ToolRules, Variant, Workspace
+from mooring.config.plan_servers import Functions, Process, Remote, SecretRef
 from mooring.export.litellm_entries import Names
 from mooring.export.litellm_wanted import Registration, registrations, wanted
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mooring.config.plan import Process, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.errors import Crashed
 from mooring.instances.opener import Birth, Demand, Running
 from mooring.instances.pool import Pool

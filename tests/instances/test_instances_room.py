@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from fake_opener import BOUND, Bench, until, variant
 
-from mooring.config.plan import Remote, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Remote
 from mooring.errors import Busy
 from mooring.instances import room
 

@@ -8,7 +8,7 @@ from fake_opener import variant
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.plan import Functions, Process, Remote, Timeouts
+from mooring.config.plan_servers import Functions, Process, Remote, Timeouts
 from mooring.instances import rules
 from mooring.instances.state import Record
 

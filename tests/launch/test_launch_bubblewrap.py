@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.config.plan import Sandbox
+from mooring.config.plan_servers import Sandbox
 from mooring.launch.bubblewrap import command, private_home, visible
 
 

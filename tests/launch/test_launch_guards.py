@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config.plan import Container
+from mooring.config.plan_servers import Container
 from mooring.errors import PullFailed, StartFailed
 from mooring.launch import obstacles
 from mooring.launch.engine import Engine

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mooring.config.plan import Process, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.launch.base import Launched, Url
 from mooring.launch.http_process import free_port, with_port
 from mooring.launch.process import ProcessLauncher

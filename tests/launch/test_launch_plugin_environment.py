@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config.plan import Environment
+from mooring.config.plan_servers import Environment
 from mooring.errors import StartFailed
 from mooring.launch import environment as environments
 from mooring.launch import plugin_environment

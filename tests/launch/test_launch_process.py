@@ -14,7 +14,8 @@ import msgspec
 import psutil
 import pytest
 
-from mooring.config.plan import Container, Process, Remote, SecretRef, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Container, Process, Remote, SecretRef, Timeouts
 from mooring.errors import LaunchMissing, NoLauncher, StartFailed
 from mooring.launch.base import Launched, Launcher, Pipes
 from mooring.launch.process import ProcessLauncher, unsupported, working_folder

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mooring.config.plan import Process, Remote, SecretRef, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Remote, SecretRef
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Launched, Launcher, Url
 from mooring.launch.remote import RemoteLauncher, filled, unsupported

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config.plan import SecretRef
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import StartFailed
 from mooring.launch import command, container, runtime
 from mooring.launch.container import ContainerLauncher

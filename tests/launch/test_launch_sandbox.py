@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mooring.config.plan import Process, Sandbox, SecretRef, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Sandbox, SecretRef, Timeouts
 from mooring.errors import LaunchMissing, StartFailed
 from mooring.launch import sandbox as sandboxes
 from mooring.launch.base import Pipes, Url

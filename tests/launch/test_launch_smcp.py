@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.plan import Process, Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.errors import StartFailed
 from mooring.launch.base import Pipes, Url
 from mooring.launch.process import ProcessLauncher

@@ -13,7 +13,7 @@ from litellm_api import Api
 from litellm_rig import Rig, rig
 
 from mooring.config.plan import LiteLLM as Settings
-from mooring.config.plan import SecretRef
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import ConfigError, Unavailable
 from mooring.export import litellm, litellm_client
 from mooring.export.litellm_rows import complaint

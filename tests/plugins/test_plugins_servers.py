@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from mooring.config.load import load
-from mooring.config.plan import Container, Plan, Plugin, Process
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import Container, Plugin, Process
 from mooring.config.resolve import resolve
 from mooring.errors import ConfigError
 from mooring.nouns import Problem

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mooring.config.plan import Functions, Mount, Plan, Timeouts, Variant, Workspace
+from mooring.config.plan import Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Functions, Timeouts
 from mooring.errors import ConfigError, Crashed, StartFailed
 from mooring.launch.base import Local
 from mooring.nouns import Era, Facts, InstanceKey, Principal

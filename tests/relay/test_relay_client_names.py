@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.config.plan import Mount, Process, Variant
+from mooring.config.plan import Mount, Variant
+from mooring.config.plan_servers import Process
 from mooring.nouns import Facts, Item, Listing, Problem
 from mooring.relay.client_names import problems
 from mooring.relay.table import build

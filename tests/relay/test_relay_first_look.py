@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from mooring.config.plan import Mount, Plan, Process, Variant, Workspace
+from mooring.config.plan import Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Process
 from mooring.errors import Unavailable
 from mooring.instances.pool import Pool
 from mooring.nouns import Facts, InstanceKey, Listing

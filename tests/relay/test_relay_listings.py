@@ -7,7 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from mooring.config.plan import Process, Remote, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Process, Remote
 from mooring.nouns import Facts, Item, Listing
 from mooring.relay.bridge import CARRIED, EVERYTHING, asks
 from mooring.relay.listings import Listings, merged

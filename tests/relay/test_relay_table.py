@@ -8,7 +8,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.config.plan import Functions, Mount, Process, Remote, ToolRules, Variant
+from mooring.config.plan import Mount, ToolRules, Variant
+from mooring.config.plan_servers import Functions, Process, Remote
 from mooring.nouns import Facts, Item, Listing
 from mooring.relay.table import NAME_LIMIT, advertised, build, literal_prefix
 

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.config.plan import Functions, Mount, Variant
+from mooring.config.plan import Mount, Variant
+from mooring.config.plan_servers import Functions
 from mooring.nouns import Caching, Facts, Item, Listing, Principal
 from mooring.relay.table import build
 from mooring.relay.view import MISSING_KEY, View

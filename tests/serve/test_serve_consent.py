@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mooring.catalog.errors import NeedsApproval
-from mooring.config.plan import Process
+from mooring.config.plan_servers import Process
 from mooring.observe.events import Events
 from mooring.serve.consent import COMMAND, Consent, Wish
 from mooring.store.sqlite import SqliteStore

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mooring.config.plan import Functions, Gateway, Mount, Plan, Variant, Workspace
+from mooring.config.plan import Gateway, Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Functions
 from mooring.errors import MooringError
 from mooring.nouns import Facts, InstanceRow, Item, Listing, NewKey
 from mooring.relay.listings import Listings

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mooring.config.plan import Added, Plan, Process, Timeouts, Workspace
+from mooring.config.plan import Added, Plan, Workspace
+from mooring.config.plan_servers import Process, Timeouts
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry
 
 ADDED = Added(Timeouts(start=1.0, pull=2.0, look_up=3.0, discover=4.0), 5.0)

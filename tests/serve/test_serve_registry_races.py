@@ -12,7 +12,7 @@ import pytest
 
 import mooring
 from mooring.catalog.errors import NeedsApproval, NotActive
-from mooring.config.plan import Process, SecretRef
+from mooring.config.plan_servers import Process, SecretRef
 from mooring.observe.events import Events
 from mooring.serve.additions import Additions
 from mooring.serve.app import App

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import mooring
-from mooring.config.plan import Launch, SecretRef
+from mooring.config.plan_servers import Launch, SecretRef
 from mooring.config.secrets import Secrets
 from mooring.facade import Mooring
 from mooring.serve import reload

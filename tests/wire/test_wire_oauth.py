@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from guarded_server import PLACE, GuardedServer
-from mooring.config.plan import OAuth
+from mooring.config.plan_servers import OAuth
 from mooring.errors import ConfigError, MooringError, Unavailable
 from mooring.testing.login import visit
 from mooring.wire.login import Challenge, Client, Login

@@ -46,7 +46,7 @@ from mooring.agents.events import Text, Thought, ToolCall, ToolResult
 from mooring.agents.program import Program, started
 from mooring.agents.results import shown
 from mooring.agents.seat import Seat
-from mooring.config.plan import Process
+from mooring.config.plan_servers import Process
 from mooring.errors import MooringError, UpstreamProtocol
 from mooring.launch.environment import child_environment, find_command
 from mooring.launch.process import working_folder

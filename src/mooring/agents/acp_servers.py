@@ -11,7 +11,8 @@ from typing import Any
 
 from acp.schema import AcpMcpServer, EnvVariable, HttpHeader, HttpMcpServer, McpServerStdio, SseMcpServer
 
-from mooring.config.plan import Direct, Process, Remote
+from mooring.config.plan import Direct
+from mooring.config.plan_servers import Process, Remote
 
 SERVER = "mooring"
 """What Mooring is called in the program."""

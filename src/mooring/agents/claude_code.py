@@ -39,7 +39,8 @@ from mooring.agents.handler import Handler
 from mooring.agents.program import Program, started
 from mooring.agents.results import shown
 from mooring.agents.seat import Seat
-from mooring.config.plan import Direct, Process
+from mooring.config.plan import Direct
+from mooring.config.plan_servers import Process
 from mooring.errors import Crashed, MooringError, UpstreamProtocol
 from mooring.tasks import Tasks
 

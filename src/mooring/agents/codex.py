@@ -22,7 +22,8 @@ from mooring.agents.events import Text, Thought, ToolCall, ToolResult
 from mooring.agents.program import Program, started
 from mooring.agents.results import shown
 from mooring.agents.seat import Seat
-from mooring.config.plan import Direct, Launch, Process
+from mooring.config.plan import Direct
+from mooring.config.plan_servers import Launch, Process
 from mooring.errors import MooringError, UpstreamProtocol
 
 SERVER = "mooring"

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 from mooring.agents.seat import Seat
-from mooring.config.plan import Process
+from mooring.config.plan_servers import Process
 from mooring.errors import Crashed, MooringError
 from mooring.launch.base import Launched, Pipes
 from mooring.wire.pipes import taken_over

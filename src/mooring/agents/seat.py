@@ -19,7 +19,8 @@ from mooring.agents.handler import Approval, Handler
 from mooring.agents.layers import OWN
 from mooring.agents.session import AgentRequest, AgentSession
 from mooring.agents.tools import Context, Tools
-from mooring.config.plan import Agent, Launch, Plan
+from mooring.config.plan import Agent, Plan
+from mooring.config.plan_servers import Launch
 from mooring.launch.base import Launched
 from mooring.launch.functions import Served, result
 from mooring.nouns import NewKey, Principal

@@ -21,7 +21,7 @@ from mooring.catalog.errors import NotLaunchable
 from mooring.catalog.fetching import fetching
 from mooring.catalog.settings import Wanted
 from mooring.catalog.template import Given, filled
-from mooring.config.plan import Container, Process, Remote, SecretRef
+from mooring.config.plan_servers import Container, Process, Remote, SecretRef
 from mooring.config.schema_servers import Limits
 from mooring.errors import ConfigError
 

@@ -22,7 +22,8 @@ from mooring.cli.shapes import LoginRow
 from mooring.config.home import Home
 from mooring.config.logins import LoginPlace
 from mooring.config.names import did_you_mean
-from mooring.config.plan import CLIENT_SECRET, Plan, Remote, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import CLIENT_SECRET, Remote
 from mooring.config.secrets import Secrets
 from mooring.errors import ConfigError, DaemonAbsent, MooringError, TimedOut
 from mooring.facade import Mooring

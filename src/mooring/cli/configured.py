@@ -18,7 +18,8 @@ from mooring.cli import masking
 from mooring.config import report
 from mooring.config.home import Home
 from mooring.config.load import Loaded, load
-from mooring.config.plan import Plan, references
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import references
 from mooring.config.resolve import resolve
 from mooring.config.secrets import Secrets
 from mooring.nouns import Problem

@@ -21,7 +21,8 @@ from mooring.cli import configured
 from mooring.cli.shapes import Finding
 from mooring.cli.trial import program_of
 from mooring.config.home import Home
-from mooring.config.plan import Container, Issuer, Plan, Variant
+from mooring.config.plan import Issuer, Plan, Variant
+from mooring.config.plan_servers import Container
 from mooring.config.store import usable_keyring
 from mooring.errors import ConfigError, DaemonAbsent, LaunchMissing, MooringError
 from mooring.facade import connect

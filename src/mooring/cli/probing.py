@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from mooring.config.names import did_you_mean
-from mooring.config.plan import Container, Plan, Process, Variant, credentials
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Container, Process, credentials
 from mooring.config.schema import Loaded
 from mooring.errors import MooringError, StartFailed
 from mooring.launch.base import Launched, Launcher, Pipes, Preparing, unheard

@@ -16,7 +16,8 @@ import msgspec
 from mooring.cli.configured import planned
 from mooring.cli.shapes import OfferedTool, TrialReport
 from mooring.config.home import Home
-from mooring.config.plan import Plan, Process, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Process
 from mooring.config.references import expand
 from mooring.config.schema import Config, Loaded, Workspace
 from mooring.config.schema_agents import Grant

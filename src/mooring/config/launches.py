@@ -11,7 +11,7 @@ import msgspec
 from mooring.config import kwargs as kw
 from mooring.config import schema_servers
 from mooring.config.fault import Fault
-from mooring.config.plan import Container, Launch, OAuth, Plugin, Process, Remote, Sandbox, SecretRef
+from mooring.config.plan_servers import Container, Launch, OAuth, Plugin, Process, Remote, Sandbox, SecretRef
 from mooring.config.plugged import PluggedCommand, PluggedImage, Unplugged
 from mooring.config.schema_agents import Agent
 from mooring.config.schema_base import Kwarg, Path

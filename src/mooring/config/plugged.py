@@ -6,7 +6,7 @@ are not written by anybody: they have members that ``mooring.toml`` does not kno
 
 from __future__ import annotations
 
-from mooring.config.plan import Environment
+from mooring.config.plan_servers import Environment
 from mooring.config.schema_servers import CommandServer, ImageServer, PluginServer
 
 

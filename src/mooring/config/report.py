@@ -5,19 +5,16 @@ Secrets show their reference, never a value; nothing is started to make it.
 
 from __future__ import annotations
 
-from mooring.config.plan import (
+from mooring.config.plan import Issuer, Mount, Plan, Variant
+from mooring.config.plan_servers import (
     AUTHORIZATION,
     CLIENT_SECRET,
     Container,
     Functions,
-    Issuer,
     Launch,
-    Mount,
-    Plan,
     Plugin,
     Process,
     Remote,
-    Variant,
     credentials,
     references,
 )

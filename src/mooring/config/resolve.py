@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from mooring.config import kwargs as kw
-from mooring.config import launches, names, plan, policies
+from mooring.config import launches, names, plan, plan_servers, policies
 from mooring.config.fault import Fault
 from mooring.config.listen import beyond_loopback, parse_address, public_url
-from mooring.config.plan import (
+from mooring.config.plan import Mount, Plan, ToolRules, Variant
+from mooring.config.plan_servers import (
     AUTHORIZATION,
+    CLIENT_SECRET,
     Container,
-    Mount,
-    Plan,
+    Launch,
     Process,
     Remote,
     SecretRef,
-    ToolRules,
-    Variant,
     references,
 )
 from mooring.config.references import expand
@@ -40,7 +39,7 @@ _NARROWNESS: tuple[Sharing, ...] = ("shared", "workspace", "session")
 
 
 def resolve(
-    loaded: Loaded, *, fingerprint: Callable[[SecretRef], str | None], unsupported: Callable[[plan.Launch], str]
+    loaded: Loaded, *, fingerprint: Callable[[SecretRef], str | None], unsupported: Callable[[Launch], str]
 ) -> Plan:
     """The plan of ``loaded``.
 
@@ -60,7 +59,7 @@ class Resolver:
         self,
         loaded: Loaded,
         fingerprint: Callable[[SecretRef], str | None],
-        unsupported: Callable[[plan.Launch], str],
+        unsupported: Callable[[Launch], str],
     ) -> None:
         self.loaded = loaded
         self.config = loaded.config
@@ -194,7 +193,7 @@ class Resolver:
         """Where ``path`` stands."""
         return launches.Site(path, self.loaded.file_of(path).rpartition("/")[0] or "/", self.loaded.user)
 
-    def launch(self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg], place: Path) -> plan.Launch:
+    def launch(self, workspace: str, name: str, server: AnyServer, given: dict[str, Kwarg], place: Path) -> Launch:
         """What a workspace's kwargs, written at ``place``, make of a server. Raises Fault."""
         path: Path = ("mcp_servers", name)
 
@@ -206,7 +205,7 @@ class Resolver:
         except Fault as fault:
             raise Fault(f'{fault.message} (in workspace "{workspace}")', fault.path) from None
 
-    def _make(self, key: str, name: str, kwargs: str, launch: plan.Launch) -> Variant:
+    def _make(self, key: str, name: str, kwargs: str, launch: Launch) -> Variant:
         server, gateway = self.config.mcp_servers[name], self.config.gateway
         idle = gateway.idle_timeout if server.idle_timeout is None else server.idle_timeout
         unavailable = self._unavailable(name, server, launch)
@@ -226,9 +225,9 @@ class Resolver:
             unavailable=unavailable,
         )
 
-    def _timeouts(self, written: Timeouts) -> plan.Timeouts:
+    def _timeouts(self, written: Timeouts) -> plan_servers.Timeouts:
         gateway = self.config.gateway
-        return plan.Timeouts(
+        return plan_servers.Timeouts(
             start=float(written.start or gateway.start_timeout),
             call=float(written.call or gateway.call_timeout),
             look_up=float(written.look_up),
@@ -240,7 +239,7 @@ class Resolver:
             credentials=float(written.credentials),
         )
 
-    def _unavailable(self, name: str, server: AnyServer, launch: plan.Launch) -> str:
+    def _unavailable(self, name: str, server: AnyServer, launch: Launch) -> str:
         """Why it cannot be started; "" when it can."""
         if not server.enabled:
             return "it is disabled in the configuration"
@@ -254,7 +253,7 @@ class Resolver:
             self._report_inspectable(name, launch)
         return "; ".join(reasons)
 
-    def missing_secrets(self, name: str, launch: plan.Launch, place: Path) -> list[str]:
+    def missing_secrets(self, name: str, launch: Launch, place: Path) -> list[str]:
         """Take the fingerprints of all secrets; report those that are missing and return those that must not be."""
         reasons: list[str] = []
         for secret, ref in references(launch).items():
@@ -358,9 +357,9 @@ def _rules(tools: Tools) -> ToolRules:
     return ToolRules(tools.allow, tools.deny, tools.confirm)
 
 
-def _secret_path(launch: plan.Launch, secret: str) -> Path:
+def _secret_path(launch: Launch, secret: str) -> Path:
     if secret == AUTHORIZATION and isinstance(launch, Remote):
         return ("auth",)
-    if secret == plan.CLIENT_SECRET:
+    if secret == CLIENT_SECRET:
         return ("oauth", "client_secret")
     return ("secrets" if secret in getattr(launch, "secrets", ()) else "credentials", secret)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mooring.agents import layers
 from mooring.config import launches, plan
 from mooring.config.fault import Fault
-from mooring.config.plan import Process, Remote
+from mooring.config.plan_servers import Process, Remote
 from mooring.config.schema_agents import Grant
 from mooring.config.schema_base import Path
 from mooring.nouns import AgentServerRow

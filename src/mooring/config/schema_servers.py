@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from mooring.config.durations import Limit, Seconds
-from mooring.config.plan import SecretRef
+from mooring.config.plan_servers import SecretRef
 from mooring.config.schema_base import Count, Kwarg, Port, Table
 from mooring.nouns import Sharing
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from mooring.config.files import check_private, make_once
 from mooring.config.home import Home
-from mooring.config.plan import Launch, SecretRef, references
+from mooring.config.plan_servers import Launch, SecretRef, references
 from mooring.config.store import SERVICE, SecretStore, usable_keyring
 from mooring.errors import ConfigError
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from mooring.config.names import plain_fault
-from mooring.config.plan import SecretRef
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import Unauthenticated
 from mooring.export.litellm_wanted import Registration
 from mooring.launch.aside import aside

@@ -13,18 +13,8 @@ from typing import Any, cast
 
 import msgspec
 
-from mooring.config.plan import (
-    AUTHORIZATION,
-    Functions,
-    Mount,
-    Plan,
-    Remote,
-    SecretRef,
-    ToolRules,
-    Variant,
-    Workspace,
-    references,
-)
+from mooring.config.plan import Mount, Plan, ToolRules, Variant, Workspace
+from mooring.config.plan_servers import AUTHORIZATION, Functions, Remote, SecretRef, references
 from mooring.export.litellm_entries import Grant, Names, Server, Team
 from mooring.nouns_litellm import LiteLLMSkipped
 

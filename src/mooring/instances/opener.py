@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mooring.config.plan import Timeouts, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Timeouts
 from mooring.instances import rules
 from mooring.instances.health import Complete
 from mooring.instances.room import Room

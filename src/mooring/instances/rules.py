@@ -11,7 +11,8 @@ from typing import Literal
 
 import msgspec
 
-from mooring.config.plan import Functions, Mount, Remote, Timeouts, Variant
+from mooring.config.plan import Mount, Variant
+from mooring.config.plan_servers import Functions, Remote, Timeouts
 from mooring.instances.state import Record
 from mooring.nouns import InstanceKey
 

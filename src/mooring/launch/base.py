@@ -142,7 +142,7 @@ class Launcher(Protocol):
     """Starts and ends one kind of server."""
 
     kinds: ClassVar[tuple[str, ...]]
-    """Tags of ``config.plan.Launch`` it serves, such as ("process",)."""
+    """Tags of ``config.plan_servers.Launch`` it serves, such as ("process",)."""
 
     def launch(
         self, variant: Variant, key: InstanceKey, secrets: Mapping[str, str]

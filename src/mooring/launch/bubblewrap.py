@@ -13,7 +13,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from mooring.config.plan import Sandbox
+from mooring.config.plan_servers import Sandbox
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store")
 """Programs and libraries."""

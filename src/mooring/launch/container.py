@@ -18,7 +18,8 @@ from typing import ClassVar
 
 import msgspec
 
-from mooring.config.plan import Container, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Container
 from mooring.errors import LaunchMissing, MooringError, NoLauncher, PullFailed, StartFailed, TimedOut
 from mooring.launch.base import Pipes, Report, Tail, Url, unheard
 from mooring.launch.engine import ENGINE_FAILED, Commands, Engine, Facts, choose

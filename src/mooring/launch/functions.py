@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Protocol, get_type_hints
 
 import msgspec
 
-from mooring.config.plan import Functions, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Functions
 from mooring.errors import ConfigError, StartFailed
 from mooring.launch.base import Elsewhere, Local
 from mooring.nouns import Facts, InstanceKey

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from mooring.config.plan import Container
+from mooring.config.plan_servers import Container
 from mooring.launch.engine import Engine
 
 SECCOMP = os.path.join(os.path.dirname(__file__), "seccomp.json")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from mooring.config.plan import SecretRef
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.command import STDIN
 from mooring.launch.guards import Secrets

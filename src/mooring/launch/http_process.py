@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from mooring.config.plan import Process
+from mooring.config.plan_servers import Process
 from mooring.launch.base import Url
 from mooring.launch.kept import Kept
 from mooring.launch.stderr import StderrTail

@@ -12,7 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 
-from mooring.config.plan import Container
+from mooring.config.plan_servers import Container
 from mooring.errors import PullFailed
 from mooring.launch import command
 from mooring.launch.command import Done

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mooring.config.plan import Container, Launch
+from mooring.config.plan_servers import Container, Launch
 from mooring.errors import MooringError, PullFailed, StartFailed
 from mooring.launch.engine import ENGINE_FAILED, Engine, words
 

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 
-from mooring.config.plan import Environment
+from mooring.config.plan_servers import Environment
 from mooring.errors import StartFailed
 from mooring.launch import command
 from mooring.launch.environment import child_environment

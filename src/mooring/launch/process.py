@@ -14,7 +14,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from mooring.config.plan import Launch, Process, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Launch, Process
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Pipes, Report, Tail, unheard
 from mooring.launch.environment import child_environment, find_command

@@ -10,7 +10,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import ClassVar
 
-from mooring.config.plan import AUTHORIZATION, Launch, Remote, SecretRef, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import AUTHORIZATION, Launch, Remote, SecretRef
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Elsewhere, Url
 from mooring.nouns import InstanceKey

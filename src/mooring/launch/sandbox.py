@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from mooring.config.plan import Sandbox
+from mooring.config.plan_servers import Sandbox
 from mooring.errors import LaunchMissing, StartFailed
 from mooring.launch import bubblewrap
 from mooring.launch.cgroup import Limits, limited

@@ -22,7 +22,7 @@ from typing import Self
 
 import msgspec
 
-from mooring.config.plan import Timeouts
+from mooring.config.plan_servers import Timeouts
 from mooring.errors import StartFailed
 from mooring.launch.base import Launched, Pipes
 from mooring.observe.redact import Redactor

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from mooring.config.plan import Environment
+from mooring.config.plan_servers import Environment
 from mooring.config.plugged import PluggedCommand, PluggedImage, Unplugged
 from mooring.config.schema import Config
 from mooring.config.schema_servers import AnyServer, Limits, PluginServer, Server

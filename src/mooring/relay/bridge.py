@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from mooring.config.plan import Remote, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Remote
 from mooring.nouns import Facts
 from mooring.wire import eras, jsonrpc
 from mooring.wire.jsonrpc import Answer

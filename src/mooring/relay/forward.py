@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Mapping
 from msgspec import Raw
 
 from mooring.access.limits import Limits
-from mooring.config.plan import Remote, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Remote
 from mooring.errors import Crashed, MooringError, Refused, TimedOut
 from mooring.instances.lease import Lease
 from mooring.instances.opener import Demand

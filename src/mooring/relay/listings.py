@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mooring.config.plan import Plugin, Variant
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Plugin
 from mooring.nouns import Era, Item, Listing
 from mooring.relay.bridge import EVERYTHING, may_ask
 from mooring.store.base import Row, Store

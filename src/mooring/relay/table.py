@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from mooring.access.policy import CAUTIOUS, About, believed, matches, offered
-from mooring.config.plan import Launch, Mount, Remote, Variant
+from mooring.config.plan import Mount, Variant
+from mooring.config.plan_servers import Launch, Remote
 from mooring.nouns import Facts, InstanceKey, Item, Listing, Problem
 from mooring.wire import jsonrpc
 from mooring.wire.param_headers import MARK, InvalidMarks, Marked, marked

@@ -13,7 +13,8 @@ from contextlib import suppress
 
 import msgspec
 
-from mooring.config.plan import Launch, Plan, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Launch
 from mooring.observe.events import Event, Events
 from mooring.serve.functions import FunctionServer, with_functions
 from mooring.serve.mounts import Made, Record, made, with_mounts, with_registry

@@ -18,7 +18,8 @@ from mooring.agents.edits import Edits, edited
 from mooring.agents.handler import Handler
 from mooring.agents.pool import AgentPool
 from mooring.config.home import Home
-from mooring.config.plan import Launch, Plan, Process, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Launch, Process
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError, Refused
 from mooring.launch.aside import aside

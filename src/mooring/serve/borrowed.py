@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from mooring.config.plan import Mount, Plan, Remote, Variant, Workspace
+from mooring.config.plan import Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Remote
 from mooring.errors import MooringError
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from mooring.catalog.errors import NeedsApproval
-from mooring.config.plan import Allowed, Container, Launch, Process, Remote, references
+from mooring.config.plan import Allowed
+from mooring.config.plan_servers import Container, Launch, Process, Remote, references
 from mooring.config.report import command
 from mooring.errors import ConfigError
 from mooring.nouns_registry import ApprovalRow

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar
 
 from mooring.config.home import Home
-from mooring.config.plan import Container, Plan, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Container
 from mooring.launch.base import Report
 from mooring.launch.kept import Keeper
 from mooring.nouns import InstanceKey

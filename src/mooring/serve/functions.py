@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from mooring.config import names
-from mooring.config.plan import Functions, Mount, Plan, Variant
+from mooring.config.plan import Mount, Plan, Variant
+from mooring.config.plan_servers import Functions
 from mooring.errors import ConfigError
 
 

@@ -5,7 +5,7 @@ Loads what it asks only for the kinds that it is asked about: a boot from the pl
 
 from __future__ import annotations
 
-from mooring.config.plan import Container, Functions, Launch, Plugin, Process, Remote
+from mooring.config.plan_servers import Container, Functions, Launch, Plugin, Process, Remote
 
 
 def unsupported(launch: Launch) -> str:

@@ -13,19 +13,8 @@ from typing import Any
 import msgspec
 
 from mooring import __version__
-from mooring.config.plan import (
-    REGISTRY,
-    Added,
-    Functions,
-    Launch,
-    Mount,
-    Plan,
-    SecretRef,
-    Timeouts,
-    Variant,
-    Workspace,
-    references,
-)
+from mooring.config.plan import REGISTRY, Added, Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Functions, Launch, SecretRef, Timeouts, references
 from mooring.errors import ConfigError
 
 PREFIX = "registry"

@@ -22,7 +22,8 @@ from mooring.catalog.entry import Entry, Launch
 from mooring.catalog.errors import AlreadyActive, MissingInput, NeedsApproval, NotActive, PrefixTaken
 from mooring.catalog.fetching import fetching
 from mooring.config.names import prefix_fault
-from mooring.config.plan import Process, SecretRef, Variant, Workspace
+from mooring.config.plan import Variant, Workspace
+from mooring.config.plan_servers import Process, SecretRef
 from mooring.errors import ConfigError, MooringError
 from mooring.launch.aside import aside
 from mooring.launch.environment import child_environment

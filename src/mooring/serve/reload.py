@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from mooring.config.home import Home
-from mooring.config.plan import Plan, SecretRef
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import SecretRef
 from mooring.errors import ConfigError
 from mooring.nouns import ReloadReport
 from mooring.plugins.hooks import Resolver

@@ -14,7 +14,8 @@ from contextlib import suppress
 import msgspec
 
 from mooring import __version__
-from mooring.config.plan import Plan, references
+from mooring.config.plan import Plan
+from mooring.config.plan_servers import references
 from mooring.store.base import Store
 
 SETTLED = 50_000_000

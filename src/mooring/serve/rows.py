@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mooring.config.plan import Container, Plan, Process, Variant
+from mooring.config.plan import Plan, Variant
+from mooring.config.plan_servers import Container, Process
 from mooring.nouns import InstanceRow
 from mooring.relay.listings import Listings
 from mooring.relay.views import Views

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from mooring.config.plan import Launch, Variant, credentials, references
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Launch, credentials, references
 from mooring.errors import NoLauncher
 from mooring.instances.opener import Progress
 from mooring.launch.base import Launched, Launcher, Pipes, Preparing
@@ -43,7 +44,7 @@ class Starter:
         redact: Callable[[str], str],
         events: Events,
     ) -> None:
-        """``launchers`` by the tag of ``config.plan.Launch``."""
+        """``launchers`` by the tag of ``config.plan_servers.Launch``."""
         self._launchers = launchers
         self._secrets = secrets
         self._logs = logs

@@ -13,7 +13,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from mooring.config.plan import CLIENT_SECRET, Remote, Variant, references
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import CLIENT_SECRET, Remote, references
 from mooring.errors import MooringError, StartFailed
 from mooring.instances.opener import Birth, Progress, Running
 from mooring.launch.base import Launched, Local, Pipes, Settling, Url

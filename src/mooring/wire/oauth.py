@@ -22,7 +22,7 @@ from mcp.client.auth.utils import extract_resource_metadata_from_www_auth, extra
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from mooring.config.plan import OAuth
+from mooring.config.plan_servers import OAuth
 from mooring.errors import ConfigError, Unavailable
 from mooring.wire.egress import Forbidden, Reach, check_url
 from mooring.wire.egress_transport import ask, guarded, trust
