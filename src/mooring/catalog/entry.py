@@ -7,8 +7,6 @@ A superset of server.json (schema 2025-12-11), whose names it uses, and of Docke
 What a source says and these structs have no word for is in ``residue``, so nothing is lost on the way in and out.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -9,17 +9,13 @@ import asyncio
 import hashlib
 import logging
 import sys
-import tomllib
 from collections.abc import Iterable, Sequence
-from functools import partial
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from mooring.catalog import search
+from mooring.catalog import search, spelling
 from mooring.catalog.entry import Entry
 from mooring.catalog.search import Candidate, Question
 from mooring.catalog.words import compact, indexed, stem
@@ -70,8 +66,6 @@ class Shelf:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._synonyms: list[list[str]] = []
-        self._spelling: asyncio.Future[ModuleType]
-        """``catalog.spelling``, which misspelt words need and which takes 5 ms: loaded beside the first look-ups."""
         self._learnt: _Learnt | None = None
         self._changes = 0
 
@@ -180,11 +174,12 @@ class Shelf:
 
     async def _meant(self, learnt: _Learnt, misspelt: Sequence[str]) -> dict[str, list[tuple[str, float]]]:
         """What misspelt words may stand for."""
-        spelling = await self._spelling
         needed = {length for word in misspelt for length in spelling.lengths(word)} - learnt.words.keys()
         if needed:
+            loaded = asyncio.get_running_loop().run_in_executor(None, spelling.load)
             rows = await self._store.read("catalog_words_of_lengths", lengths=_json(sorted(needed)))
             learnt.words.update({length: _split(text) for length, text in rows})
+            await loaded
         return {word: spelling.near(word, learnt.words) for word in misspelt}
 
     async def _count(self, learnt: _Learnt, stems: Iterable[str]) -> None:
@@ -197,10 +192,7 @@ class Shelf:
 
     async def _learn(self) -> _Learnt:
         if not self._synonyms:
-            load = partial(import_module, "mooring.catalog.spelling")
-            self._spelling = asyncio.get_running_loop().run_in_executor(None, load)
-            text = Path(__file__).with_name("synonyms.toml").read_text("utf-8")
-            self._synonyms = tomllib.loads(text)["groups"]
+            self._synonyms = _synonyms()
         if self._learnt is None:
             changes = self._changes
             ((entries,),) = await self._store.read("catalog_size")
@@ -260,6 +252,11 @@ def _beginning_with(word: str, following: str | None) -> list[str]:
 def _split(text: str | None) -> list[str]:
     """The words of a column that is NULL where there are none."""
     return text.split(" ") if text else []
+
+
+def _synonyms() -> list[list[str]]:
+    lines = Path(__file__).with_name("synonyms.txt").read_text("utf-8").splitlines()
+    return [line.split() for line in lines if not line.startswith("#")]
 
 
 def _rows(entries: Iterable[Entry]) -> list[dict[str, Any]]:

@@ -1,17 +1,20 @@
 """What a misspelt word was probably meant to be: the nearest words that some entry is called by. Pure.
 
-Uses rapidfuzz; ``catalog.shelf`` imports this module when somebody asks for a word that no entry has.
+Uses rapidfuzz, which takes 5 ms to import: ``catalog.shelf`` has it loaded while it reads the words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
+from importlib import import_module
 
 SUGGESTIONS = 4
 """Words that one misspelling may stand for."""
+
+
+def load() -> None:
+    """Import what ``near`` needs; in any thread."""
+    import_module("rapidfuzz")
 
 
 def lengths(word: str) -> range:
@@ -26,6 +29,9 @@ def near(word: str, words: Mapping[int, Sequence[str]]) -> list[tuple[str, float
     """The nearest words with their nearness, below 1; best first. Distance counts insertions, deletions, replacements
     and swapped neighbours. ``words``: all there are, by length, in the order of the alphabet; those of other lengths
     than ``lengths`` may be missing."""
+    from rapidfuzz import process
+    from rapidfuzz.distance import OSA
+
     allowed = _allowed(word)
     found: list[tuple[str, float]] = []
     for length in lengths(word):
