@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 from relay_bench import BOUND, MODERN, FakeRequest, FakeServer, FakeSession, benched, ok, planned, variant
 
-from mooring.config.plan import Plan, Policy, Rate, Rule, ToolRules
+from mooring.config.plan import Plan, Policy, Rate, Rule, ToolRules, Workspace
 from mooring.nouns import Era
 from mooring.relay import confirm
 from mooring.relay.refusals import ERROR_KEY
+from mooring.relay.stewards import Proceed
+from mooring.relay.table import Route
 from mooring.wire import jsonrpc
 from mooring.wire.jsonrpc import Answer
+from mooring.wire.session import Request
 
 META = "io.modelcontextprotocol/"
 
@@ -340,3 +344,58 @@ async def test_agreed_calls_that_never_end_are_forgotten(monkeypatch: pytest.Mon
                 await session.do("tools/call", {**again(first), "arguments": {"path": path}})
         old = await session.do("tools/call", {**asked_modern(requestState="s"), "arguments": {"path": "x"}})
         assert old["requestState"].startswith("mooring-parked:")
+
+
+def deciding(session: FakeSession, change: Callable[[], Awaitable[Any]]) -> None:
+    """The session's user agrees, but not before ``change`` has happened."""
+
+    async def ask(method: str, params: bytes) -> Answer:
+        await change()
+        return Answer(result=b'{"action":"accept"}')
+
+    session.ask = ask  # type: ignore[method-assign]
+
+
+def moved(plan: Plan) -> Plan:
+    """The same names, of another server."""
+    room = plan.workspaces["w"]
+    mounts = tuple(msgspec.structs.replace(mount, variant="b", server="b") for mount in room.mounts)
+    room = msgspec.structs.replace(room, mounts=mounts)
+    return msgspec.structs.replace(plan, variants={**plan.variants, "b": variant("b")}, workspaces={"w": room})
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (governed("a", deny=(Rule("a"),)), "deny[0] of the policy"),
+        (Plan(variants={"a": variant("a")}, workspaces={"w": Workspace("w", ())}), "no such tool"),
+        (moved(planned("a")), "no such tool"),
+    ],
+)
+async def test_what_is_taken_away_while_a_person_is_asked_is_not_called(after: Plan, reason: str) -> None:
+    """R23: an agreement does not outlive the rules it was asked for by."""
+    servers = {"a": FakeServer("rm"), "b": FakeServer("rm")}
+    async with benched(servers, governed("a", confirm=(Rule(),))) as bench:
+        bench.plan = after
+        session = bench.session()
+        deciding(session, bench.app.reload)
+        assert kind(await session.call("a_rm")) == "refused"
+        assert [server.asked("tools/call") for server in servers.values()] == [[], []]
+        (told,) = [event.data for event in bench.events if event.name == "call.finished"]
+        assert (told["decision"], told["reason"]) == ("denied", reason)
+
+
+async def test_what_is_taken_away_while_a_steward_looks_is_not_called() -> None:
+    class Slow:
+        async def attended(self, request: Request, route: Route, confirm: bool, proceed: Proceed) -> Answer:
+            await bench.app.reload()
+            return await proceed(request)
+
+        def listing(self, request: Request) -> None: ...
+
+    async with benched({"a": FakeServer("rm")}) as bench:
+        bench.app.relay.stewards["w"] = Slow()
+        assert "isError" not in await bench.session().call("a_rm")
+        bench.plan = governed("a", deny=(Rule("a"),))
+        assert kind(await bench.session(id="2").call("a_rm")) == "refused"
+        assert len(bench.servers["a"].asked("tools/call")) == 1

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from mooring.access.limits import Limits
 from mooring.access.policy import DISAGREED, Decision, held_back, unknown
-from mooring.errors import MooringError
+from mooring.errors import MooringError, Refused
 from mooring.nouns import Principal
 from mooring.relay import handles, links, refusals
 from mooring.relay.confirm import Confirm
@@ -97,7 +97,7 @@ class Calls:
             nonlocal carried
             carried = True
             agreed = msgspec.structs.replace(decision, confirm=False)
-            return await self._carried(call, jsonrpc.decisive(call.params), route, agreed)
+            return await self._carried(call, jsonrpc.decisive(call.params), route, agreed, attended=True)
 
         answer = await steward.attended(request, route, decision.confirm, proceed)
         if not carried:
@@ -105,10 +105,15 @@ class Calls:
         return answer
 
     async def _carried(
-        self, request: Request, parts: Mapping[str, bytes | Raw], route: Route, decision: Decision
+        self,
+        request: Request,
+        parts: Mapping[str, bytes | Raw],
+        route: Route,
+        decision: Decision,
+        attended: bool = False,
     ) -> Answer:
         params = named(parts, "name", route)
-        work = self._guarded(request, route, params, decision)
+        work = self._guarded(request, route, params, decision, attended)
         try:
             answer = await self._record.carried(request, route, route.advertised, params, work, decision)
         except MooringError as error:
@@ -193,12 +198,26 @@ class Calls:
     def _decision(self, principal: Principal, route: Route | None) -> Decision:
         return _NO_PROMPT if route is None else self._views.of(principal).decide("call", route)
 
-    async def _guarded(self, request: Request, route: Route, params: bytes, decision: Decision) -> Answer:
-        """Within what the caller's policies allow. Raises Busy, Unconfirmed, Declined and what a forward raises."""
+    def _check_again(self, principal: Principal, route: Route) -> None:
+        """What was decided may hold no more once a person has been asked. Raises Refused."""
+        view = self._views.of(principal)
+        now = view.table.tools.get(route.advertised)
+        same = now is not None and (now.variant.id, now.upstream) == (route.variant.id, route.upstream)
+        decision = view.for_call(now) if now is not None and same else _UNKNOWN
+        if not decision.allowed:
+            raise Refused(reason=decision.reason)
+
+    async def _guarded(
+        self, request: Request, route: Route, params: bytes, decision: Decision, attended: bool
+    ) -> Answer:
+        """Within what the caller's policies allow. Raises Busy, Unconfirmed, Declined, Refused and what a forward
+        raises."""
         principal = request.session.principal
         view = self._views.of(principal)
 
         def carry(call: Request) -> Awaitable[Answer]:
+            if attended or decision.confirm:
+                self._check_again(principal, route)
             return self._forward(call, route, params)
 
         with self._limits.entered(principal.workspace, view.limited):

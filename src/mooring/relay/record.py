@@ -69,12 +69,12 @@ class Record:
     ) -> Answer:
         """Await ``work``, which brings ``sent`` to a server, and tell how it went. Raises what it raises."""
         started, clock = time.time(), time.perf_counter()
-        answer, failure = None, ""
+        answer, failure, reason = None, "", ""
         try:
             answer = await work
             return answer
         except MooringError as error:
-            failure = error.kind
+            failure, reason = error.kind, error.details.get("reason", "")
             raise
         finally:
             data = self._about(request, target)
@@ -84,7 +84,7 @@ class Record:
                 "denied" if failure in _REFUSED else _agreed(answer, failure) if decision.confirm else "allowed"
             )
             if failure in _REFUSED:
-                data["reason"] = _REFUSED[failure]
+                data["reason"] = reason or _REFUSED[failure]
             _ended(data, answer, failure)
             trace = self._traced(request, data)
             self._with_arguments(request, route, data)
