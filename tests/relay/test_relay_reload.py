@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import FakeServer, benched, failed, ok, planned, until, variant
+from relay_bench import BOUND, FakeServer, benched, failed, ok, planned, until, variant
 
 from mooring.config.plan import REGISTRY, Mount, Plan, Workspace
 from mooring.nouns import Facts, Item, Listing
@@ -335,3 +335,36 @@ async def test_a_uri_that_nobody_knows_is_named_in_the_refusal() -> None:
     async with benched({"a": FakeServer("t"), "b": FakeServer("t")}) as bench:
         refused = await bench.session().do("resources/read", {"uri": "x://none"})
         assert (refused["code"], refused["data"]) == (-32602, {"uri": "x://none"})
+
+
+async def test_a_server_that_ends_while_its_listing_is_written_is_listed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = FakeServer("t")
+    server.starting = asyncio.Event()
+    writing, go = asyncio.Event(), asyncio.Event()
+    async with benched({"a": server}) as bench:
+        run = bench.app.store.run
+
+        async def slow(query: str, *then: Any, **parameters: Any) -> None:
+            async def written() -> None:
+                if query == "put_listing":
+                    writing.set()
+                    await go.wait()
+                await run(query, *then, **parameters)
+
+            await asyncio.shield(asyncio.ensure_future(written()))
+
+        monkeypatch.setattr(bench.app.store, "run", slow)
+        session = bench.session()
+        assert missing(await session.do("tools/list")) == {"a": "starting"}
+        await until(lambda: session.sent)  # of the boot
+        session.sent.clear()
+        server.starting.set()
+        async with asyncio.timeout(BOUND):
+            await writing.wait()
+            server.last.closed.set_result("gone")
+            await bench.app.looks.done()
+        go.set()
+        await until(lambda: (CHANGED, None) in session.sent)
+        assert await session.tools() == ["a_t"]

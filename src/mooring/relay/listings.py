@@ -8,7 +8,7 @@ never touch the store after ``load``. Used by ``relay.views``; filled from the p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -103,20 +103,32 @@ class Listings:
         """What the listing would be with this fresh one; see ``put``."""
         return self._joined(variant, listing, asks, main).merged
 
-    async def put(self, variant: Variant, listing: Listing, asks: str = "", main: bool = True) -> frozenset[Kind]:
+    async def put(
+        self,
+        variant: Variant,
+        listing: Listing,
+        asks: str = "",
+        main: bool = True,
+        then: Callable[[frozenset[Kind]], None] = lambda _: None,
+    ) -> frozenset[Kind]:
         """Keep a fresh listing of an asker; answers which kinds of the whole differ from before. ``main``: it speaks
-        with the server as everybody does, not as one caller or as those of one era."""
+        with the server as everybody does, not as one caller or as those of one era. ``then`` is told the same in the
+        step in which it is known, also when the caller was cancelled meanwhile."""
         async with self._changing:
-            return await self._put(variant, listing, asks, main)
+            return await self._put(variant, listing, asks, main, then)
 
-    async def _put(self, variant: Variant, listing: Listing, asks: str, main: bool) -> frozenset[Kind]:
+    async def _put(
+        self, variant: Variant, listing: Listing, asks: str, main: bool, then: Callable[[frozenset[Kind]], None]
+    ) -> frozenset[Kind]:
         place = _place(variant)
         before = self._known.get(place)
         joined = self._joined(variant, listing, asks, main)
         whole = before.merged if before else self._stand_in(variant)
+        kinds = changed_kinds(whole, joined.merged)
 
         def known() -> None:
             self._known[place], self._latest[variant.id] = joined, place
+            then(kinds)
 
         for era, other in (before.by if before else {}).keys() - joined.by.keys():
             await self._store.run("drop_listing", variant=place[0], digest=place[1], era=era, capabilities=other)
@@ -135,7 +147,7 @@ class Listings:
             )
         else:
             known()  # as fresh as it is
-        return changed_kinds(whole, joined.merged)
+        return kinds
 
     def _stand_in(self, variant: Variant) -> Listing | None:
         latest = self._known.get(self._latest.get(variant.id, ("", "")))

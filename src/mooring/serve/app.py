@@ -35,7 +35,7 @@ from mooring.observe.sinks import Metrics, describe, log_sink
 from mooring.relay import bridge
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.listener import InstanceListener
-from mooring.relay.listings import Listings
+from mooring.relay.listings import Kind, Listings
 from mooring.relay.parked import Parked
 from mooring.relay.relay import Relay
 from mooring.relay.subscriptions import Subscriptions
@@ -389,7 +389,10 @@ class App:
         half = half and not await self.pins.known(variant.id)
         if current and not half and await self.pins.seen(variant.id, variant.server, whole.tools):
             self.views.changed(variant.id)
-        kinds = await self.listings.put(variant, listing, asks, main)
+        await self.listings.put(variant, listing, asks, main, lambda kinds: self._relisted(variant, kinds))
+
+    def _relisted(self, variant: Variant, kinds: frozenset[Kind]) -> None:
+        """A listing is known from this moment on."""
         today = self.plan.variants.get(variant.id, variant)
         if today.digest == variant.digest:
             self.views.missing(variant.id, None)
