@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import msgspec
+
 from mooring.config.plan import Mount, Plan, Variant, Workspace
 from mooring.config.plan_servers import Process
 from mooring.errors import Unavailable
@@ -80,5 +82,25 @@ async def test_what_failed_is_no_reason_any_more_once_it_is_looked_at_again() ->
         looks.again("far")
         assert views.reason("far") == ""
         pool.go.set()
+        await looks.done()
+    assert listings.get(VARIANT) is not None
+
+
+async def test_a_definition_of_yesterday_that_fails_is_held_against_none() -> None:
+    """Neither against that of today, nor against itself when it comes back."""
+    listings = Listings(cast(Store, None))
+    plan = Plan(variants={"far": VARIANT}, workspaces={"w": WORKSPACE})
+    views = Views(plan, listings)
+    pool = Gate(listings, [True, False])
+    async with asyncio.timeout(30), Tasks() as tasks:
+        looks = FirstLooks(cast(Pool, pool), listings, views, tasks)
+        looks.start(plan)
+        await pool.begun.wait()
+        views.apply(Plan(variants={"far": msgspec.structs.replace(VARIANT, digest="e")}, workspaces={"w": WORKSPACE}))
+        pool.go.set()
+        await looks.done()
+        assert views.reason("far") == ""
+        views.apply(plan)
+        looks.start(plan)
         await looks.done()
     assert listings.get(VARIANT) is not None

@@ -173,6 +173,9 @@ class FirstLooks:
         return None
 
     def _failed(self, variant: Variant, reason: str, retry_at: float | None) -> None:
+        today = self._views.plan.variants.get(variant.id)
+        if today is None or _place(today) != _place(variant):
+            return  # that of today has a look of its own, and this one too, should it come back
         self._retry_at[_place(variant)] = retry_at or time.time() + 60.0
         self._waited_for.add(_place(variant))
         if self._listings.get(variant) is None:
