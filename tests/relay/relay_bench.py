@@ -127,6 +127,7 @@ class FakeSession:
         self.capabilities = b'{"elicitation":{}}'
         self.log_level: str | None = None
         self.on_close: list[Callable[[], None]] = []
+        self.closed = False
         self.sent: list[tuple[str, bytes | None]] = []
         self._bench = bench
 
@@ -137,6 +138,7 @@ class FakeSession:
         return Answer(result=b'{"action":"decline"}')
 
     def close(self) -> None:
+        self.closed = True
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback()

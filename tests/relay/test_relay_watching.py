@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from relay_bench import BOUND, MODERN, Bench, FakeRequest, FakeServer, FakeSession, benched, planned, until
 
+from mooring.config.plan import Plan
 from mooring.relay import subscriptions, watching
 from mooring.relay.listener import SessionListener
 from mooring.wire.connection import Caller
@@ -284,3 +285,30 @@ async def test_what_a_shared_instance_logs_or_asks_outside_calls_reaches_nobody(
         answer = await bench.app._listener(bench.plan.variants["a"], key).asked("roots/list", b"{}")
         assert answer.error is not None
         assert session.sent == []
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "plan"),
+    [
+        ("resources/subscribe", {"uri": URI}, planned("a")),
+        ("tools/call", {"name": "a_t"}, planned("a", sharing="session", idle_timeout=0.0)),
+    ],
+)
+async def test_a_session_that_ends_while_a_server_is_waited_for_keeps_none(
+    method: str, params: dict[str, Any], plan: Plan
+) -> None:
+    """Nothing would ever end what is begun for it then."""
+    server = offering()
+    server.starting = asyncio.Event()
+    async with benched({"a": server}, plan) as bench:
+        session = bench.session()
+        asked = asyncio.ensure_future(session.do(method, params))
+        await asyncio.sleep(0)
+        session.close()
+        server.starting.set()
+        answer = await asked
+        assert answer.get("isError") or answer["code"] == -32602
+        await bench.app.looks.done()
+        assert [each.key.scope for each in server.conversations if each.key.scope.startswith("s:")] == []
+        assert bench.leases("a") == 0
+        assert bench.app.watching._watches == {}

@@ -28,6 +28,7 @@ class AgentSession:
         self.principal = principal
         self.log_level: str | None = None
         self.on_close: list[Callable[[], None]] = []
+        self.closed = False
         self.answered_by(handler)
         self._changed = changed
 
@@ -45,6 +46,7 @@ class AgentSession:
 
     def close(self) -> None:
         """End it: what it alone had running ends."""
+        self.closed = True
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback()

@@ -13,7 +13,7 @@ from msgspec import Raw
 from mooring.access.limits import Limits
 from mooring.config.plan import Variant
 from mooring.config.plan_servers import Remote
-from mooring.errors import Crashed, MooringError, Refused, TimedOut
+from mooring.errors import Crashed, MooringError, Refused, TimedOut, Unavailable
 from mooring.instances.lease import Lease
 from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
@@ -202,6 +202,9 @@ class Forward:
         return None if instance is None else instance.lease()
 
     def _ends_with(self, session: Session, key: InstanceKey) -> None:
+        if session.closed:  # nothing would ever end what is started for it now
+            raise Unavailable("The session of this call is over.")
+
         def closed() -> None:
             for scope in {key.scope for key in self._own.pop(session.id, ())}:
                 self._pool.end_scope(scope)

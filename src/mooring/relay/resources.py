@@ -48,11 +48,9 @@ class Resources:
 
     async def subscribe(self, request: Request) -> Answer:
         """A legacy session watches a resource; the instance stays until it stops watching."""
-        target = self._subscriptions.target(request.session)
         if request.era == "modern":
             return refusals.LEGACY_ONLY
-        uri = _uri(request)
-        return self._denied(request, uri) if target is None else await self._watch(request, uri, target)
+        return await self._watch(request, _uri(request))
 
     async def unsubscribe(self, request: Request) -> Answer:
         """A legacy session stops watching."""
@@ -93,9 +91,10 @@ class Resources:
             self._watching.forget(listen)
         return _DONE
 
-    async def _watch(self, request: Request, uri: str, target: Target) -> Answer:
+    async def _watch(self, request: Request, uri: str, listen: Listen | None = None) -> Answer:
         route = await self._known(request, uri)
-        if route is None:
+        target = listen or self._subscriptions.target(request.session)  # which may have ended while that was waited for
+        if route is None or target is None:
             return self._denied(request, uri)
         key = self._forward.key(request, route)
         work = self._watching.watch(key, uri, target, lambda: self._forward.lease(request, route))

@@ -17,6 +17,7 @@ class LocalSession:
     requests of a key have: what belongs to a session lasts from one verb to the next."""
 
     era: Era = "legacy"
+    closed = False
 
     def __init__(self, workspace: str) -> None:
         self.id = f"local:{workspace}"

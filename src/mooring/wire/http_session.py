@@ -50,6 +50,7 @@ class HttpSession:
         "_last_id",
         "_left",
         "capabilities",
+        "closed",
         "era",
         "id",
         "journal",
@@ -80,6 +81,7 @@ class HttpSession:
         self.capabilities = capabilities
         self.log_level: str | None = None
         self.on_close: list[Callable[[], None]] = []
+        self.closed = False
         self.running: dict[Hashable, HttpCall] = {}
         self.journal = journal
         self.outlets: dict[bytes, Outlet] = {}
@@ -169,6 +171,7 @@ class HttpSession:
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_result(failure(jsonrpc.INTERNAL_ERROR, "the session is over"))
+        self.closed = True
         callbacks, self.on_close = self.on_close, []
         for callback in callbacks:
             callback()

@@ -30,6 +30,8 @@ class Session(Protocol):
     """Set by ``logging/setLevel`` (legacy)."""
     on_close: list[Callable[[], None]]
     """Called once, in order, when the session ends."""
+    closed: bool
+    """It has ended, though calls of it may still go on."""
 
     def send(self, method: str, params: bytes | None) -> None:
         """A notification outside any request (legacy and stdio); dropped when nobody listens."""

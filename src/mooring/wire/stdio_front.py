@@ -75,6 +75,7 @@ class StdioSession:
         self.capabilities = EMPTY
         self.log_level: str | None = None
         self.on_close: list[Callable[[], None]] = []
+        self.closed = False
 
     def send(self, method: str, params: bytes | None) -> None:
         """A notification outside any request; only a client that said ``initialize`` expects those."""
@@ -210,6 +211,7 @@ class Conversation(asyncio.Protocol):
         self._no_more_answers()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=CLOSE)
+        self.session.closed = True
         for callback in self.session.on_close:
             try:
                 callback()
