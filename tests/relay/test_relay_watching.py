@@ -312,3 +312,30 @@ async def test_a_session_that_ends_while_a_server_is_waited_for_keeps_none(
         assert [each.key.scope for each in server.conversations if each.key.scope.startswith("s:")] == []
         assert bench.leases("a") == 0
         assert bench.app.watching._watches == {}
+
+
+async def test_a_definition_that_changes_while_it_is_subscribed_to_costs_the_subscription_nothing() -> None:
+    server = offering()
+    async with benched({"a": server}) as bench:
+        server.replies["resources/subscribe"] = lambda *_: asyncio.sleep(BOUND, Answer(result=b"{}"))
+        session = bench.session()
+        asked = asyncio.ensure_future(session.do("resources/subscribe", {"uri": URI}))
+        await until(lambda: server.asked("resources/subscribe"))
+        del server.replies["resources/subscribe"]
+        bench.plan = planned("a", digest="d2")
+        await bench.app.reload()
+        assert await asked == {}
+        update(bench)
+        assert heard(session) == [URI]
+
+
+async def test_a_subscription_that_is_taken_back_before_it_began_is_answered() -> None:
+    async with benched({"a": offering()}) as bench:
+        session = bench.session()
+        asked = asyncio.ensure_future(session.do("resources/subscribe", {"uri": URI}))
+        await asyncio.sleep(0)
+        (watch,) = bench.app.watching._watches.values()
+        assert watch.task is not None
+        session.close()
+        assert (await asked)["message"] == "the subscription was given up"
+        assert watch.task.cancelled()

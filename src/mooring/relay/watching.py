@@ -34,6 +34,7 @@ PAUSE = 1.0
 
 _UPDATED = "notifications/resources/updated"
 _DONE = Answer(result=jsonrpc.EMPTY)
+_GIVEN_UP = jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "the subscription was given up")
 _OVERDUE = jsonrpc.failure(jsonrpc.INTERNAL_ERROR, f"the server did not take the subscription within {GRACE:g} s")
 Take = Callable[[], "Awaitable[Lease]"]
 
@@ -132,6 +133,7 @@ class Watching:
             watch.targets.remove(target)
             if not watch.targets:
                 self._end(watch)
+                watch.answered(_GIVEN_UP)  # its task may have had no time to begin
 
     async def _keep(self, watch: _Watch) -> None:
         try:
@@ -143,7 +145,8 @@ class Watching:
                     retry_at = error.details.get("retry_at") or 0.0
                     await asyncio.sleep(max(retry_at - time.time(), PAUSE))
         finally:
-            watch.answered(jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "the subscription was given up"))
+            if watch.task is asyncio.current_task():  # else it goes on with another definition
+                watch.answered(_GIVEN_UP)
 
     async def _subscribed(self, watch: _Watch) -> None:
         """One subscription, from taking a lease until the server is gone or nobody watches any more."""
