@@ -7,13 +7,17 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import mooring
 from mooring.catalog.errors import NeedsApproval, NotActive
 from mooring.config.plan_servers import Process, SecretRef
+from mooring.nouns import Listing
+from mooring.nouns_registry import ActiveMount
 from mooring.observe.events import Events
+from mooring.serve import first_start, registry
 from mooring.serve.additions import Additions
 from mooring.serve.app import App
 from mooring.serve.mounts import Record
@@ -89,6 +93,31 @@ async def test_what_is_removed_while_it_is_configured_stays_removed() -> None:
         with pytest.raises(NotActive):
             await changing
         assert app.registry.active() == []
+
+
+async def test_what_is_configured_while_its_removal_is_written_stays_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does what is removed twice at once: the second time there is nothing to do."""
+    argv, go = echo(), threading.Event()
+    async with opened() as app:
+        await approved(app, "a", argv)
+        await app.registry.launch("a", argv[0], "it", argv[1:])
+        removing: list[asyncio.Task[ActiveMount]] = []
+
+        async def listed(*given: Any) -> Listing:
+            listing = await first_start.listed(*given)
+            app.store._ask(lambda *_: go.wait(LIMIT), "meta", {})  # the store has much to do
+            removing.extend(asyncio.create_task(app.registry.remove("a", "it")) for _ in range(2))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.1, go.set)
+            return listing
+
+        monkeypatch.setattr(registry, "listed", listed)
+        with pytest.raises(NotActive):
+            await app.registry.configure("a", "it", {"COLOUR": "red"}, agent=False)
+        outcomes = await asyncio.gather(*removing, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [ActiveMount, NotActive]
+        assert app.registry.active() == []
+        assert await app.store.read("mounts") == []
 
 
 class Slow:

@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -57,6 +58,8 @@ class Registry:
         self._app = app
         self._busy: set[tuple[str, str]] = set()
         """(workspace, entry id or prefix) that is being added."""
+        # To look at what is there and to change it is one thing: what is being removed is there until that is written.
+        self._changing = asyncio.Lock()
 
     async def add(
         self,
@@ -144,9 +147,10 @@ class Registry:
 
     async def remove(self, workspace: str, what: str) -> ActiveMount:
         """End what was added, by entry id or prefix; how it was. Raises NotActive and StoreError."""
-        record = self._find(workspace, what)
-        before = self.row(record)
-        await self._app.additions.drop(record)
+        async with self._changing:
+            record = self._find(workspace, what)
+            before = self.row(record)
+            await self._app.additions.drop(record)
         await self._app.adjust()
         await ended(self._app, record.variant)
         return before
@@ -156,7 +160,8 @@ class Registry:
         row = await self.consent.revoke(id)
         for record in self._app.additions.records():
             if record.approval == id:
-                await self.remove(record.workspace, record.entry_id)
+                with suppress(NotActive):  # somebody else removed it meanwhile
+                    await self.remove(record.workspace, record.entry_id)
         return row
 
     def active(self, workspace: str | None = None) -> list[ActiveMount]:
@@ -248,16 +253,17 @@ class Registry:
             self._check_variant(variant)
             async with trial(self._app, variant):
                 listing = await listed(self._app, record, variant, told)
-                self._check_still(record, old)
-                if old is None:
-                    self._check_names(record, listing)
                 tools = tuple(tool.name for tool in listing.tools)
                 record = msgspec.structs.replace(record, tools=tools, mounted_at=old.mounted_at if old else time.time())
-                await app.additions.put(record, variant)
-                # Only now: from here on a revocation finds the mount by itself.
-                if record.approval and not await self.consent.stands(record.approval):
-                    await app.additions.drop(record)
-                    raise NeedsApproval(f'"{record.entry_id}" was not added: its approval was revoked meanwhile.')
+                async with self._changing:
+                    self._check_still(record, old)
+                    if old is None:
+                        self._check_names(record, listing)
+                    await app.additions.put(record, variant)
+                    # Only now: from here on a revocation finds the mount by itself.
+                    if record.approval and not await self.consent.stands(record.approval):
+                        await app.additions.drop(record)
+                        raise NeedsApproval(f'"{record.entry_id}" was not added: its approval was revoked meanwhile.')
         if old is not None and old.variant != record.variant:
             await ended(self._app, old.variant)
         return self.row(record)
