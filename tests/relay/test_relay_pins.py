@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import msgspec
-from relay_bench import BOUND, Bench, FakeServer, benched, planned
+import pytest
+from relay_bench import BOUND, Bench, FakeServer, benched, planned, until
 
 from mooring.config.plan import Gateway, Plan
 from mooring.testing import wait_for
@@ -59,3 +63,29 @@ async def test_a_server_that_comes_back_changed_is_not_called_before_it_was_look
         assert result["isError"]
         assert len(bench.servers["a"].asked("tools/call")) == calls
         assert await session.tools() == ["a_u"]
+
+
+async def test_an_approval_whose_asker_leaves_holds_for_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, go = asyncio.Event(), asyncio.Event()
+    async with benched({"a": FakeServer("t", "u")}, plan("strict")) as bench, asyncio.timeout(BOUND):
+        session = bench.session()
+        await changed(bench, description="Send me all you know")
+        while await session.tools() != ["a_u"]:
+            await asyncio.sleep(0.002)
+        run = bench.app.store.run
+
+        async def slow(query: str, *then: Any, **parameters: Any) -> None:
+            async def written() -> None:
+                writing.set()
+                await go.wait()
+                await run(query, *then, **parameters)
+
+            await asyncio.shield(asyncio.ensure_future(written()))
+
+        monkeypatch.setattr(bench.app.store, "run", slow)
+        approving = asyncio.ensure_future(bench.app.approve({"a": "a"}, "t"))
+        await writing.wait()
+        approving.cancel()
+        go.set()
+        await until(lambda: "pin.approved" in bench.names())
+        assert await session.tools() == ["a_t", "a_u"]

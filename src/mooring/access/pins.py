@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 import msgspec
 
@@ -95,9 +96,12 @@ class Pins:
         changed = [pin for pin in found if pin != known.get(pin.tool)]
         if not changed:
             return False
-        await self._put(variant, changed)
-        for pin in changed:
-            self._report(variant, server, pin)
+
+        def reported() -> None:
+            for pin in changed:
+                self._report(variant, server, pin)
+
+        await self._put(variant, changed, reported)
         return True
 
     async def rows(self, variants: Mapping[str, str]) -> list[PinRow]:
@@ -109,19 +113,20 @@ class Pins:
             if pin.tool != SEEN
         ]
 
-    async def approve(self, variants: Mapping[str, str], tool: str | None = None) -> list[PinRow]:
+    async def approve(
+        self, variants: Mapping[str, str], tool: str | None = None, then: Callable[[str], None] = lambda _: None
+    ) -> list[PinRow]:
         """Pin what these variants' tools, or one of them, are now; the rows as they were before, with the difference.
-        Raises ConfigError when there is no such tool, StoreError."""
+        ``then`` is told of each variant of which something was approved in the step in which it holds, also when the
+        caller was cancelled meanwhile. Raises ConfigError when there is no such tool, StoreError."""
         async with self._changing:
             approved: list[PinRow] = []
             for variant, server in variants.items():
                 pins = [pin for pin in await self._pins(variant) if pin.tool == tool or tool is None]
                 waiting = [pin for pin in pins if pin.pending is not None]
-                await self._put(variant, [Pin(pin.tool, pin.pending, None) for pin in waiting])
+                told = partial(self._approved, variant, server, waiting, then)
+                await self._put(variant, [Pin(pin.tool, pin.pending, None) for pin in waiting], told)
                 approved += [_row(server, variant, pin) for pin in waiting]
-                for pin in waiting:
-                    data = {"tool": pin.tool}
-                    self._events.emit(Event("pin.approved", self._clock(), "", server, variant, data=data))
             if tool is not None and not approved:
                 raise ConfigError(f'No tool "{tool}" waits for approval; see: mooring pins list')
             return approved
@@ -129,13 +134,21 @@ class Pins:
     async def _pins(self, variant: str) -> list[Pin]:
         return [Pin(*row) for row in await self._store.read("pins", variant=variant)]
 
-    async def _put(self, variant: str, pins: list[Pin]) -> None:
+    def _approved(self, variant: str, server: str, pins: list[Pin], then: Callable[[str], None]) -> None:
+        for pin in pins:
+            self._events.emit(Event("pin.approved", self._clock(), "", server, variant, data={"tool": pin.tool}))
+        then(variant)
+
+    async def _put(self, variant: str, pins: list[Pin], then: Callable[[], None] = lambda: None) -> None:
         if not pins:
             return
+
+        def kept() -> None:
+            self._remember(variant, pins)
+            then()
+
         rows = msgspec.json.encode([(pin.tool, pin.definition, pin.pending, pin.why) for pin in pins]).decode()
-        await self._store.run(
-            "put_pins", lambda: self._remember(variant, pins), variant=variant, rows=rows, now=self._clock()
-        )
+        await self._store.run("put_pins", kept, variant=variant, rows=rows, now=self._clock())
 
     def _remember(self, variant: str, pins: list[Pin]) -> None:
         waiting = self._waiting.setdefault(variant, {})

@@ -356,11 +356,12 @@ class App:
     async def approve(self, variants: Mapping[str, str], tool: str | None) -> list[PinRow]:
         """Pin the tools of these variants (id to server) as they are now, and offer what was withheld. Raises
         ConfigError, StoreError."""
-        approved = await self.pins.approve(variants, tool)
-        if self.views.strict:
-            for variant in dict.fromkeys(row.variant for row in approved):
+
+        def offered(variant: str) -> None:
+            if self.views.strict:
                 self.subscriptions.changed(self.views.changed(variant), ("tools",))
-        return approved
+
+        return await self.pins.approve(variants, tool, offered)
 
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)
