@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
-from relay_bench import BOUND, Bench, FakeServer, benched, planned, until
+from relay_bench import BOUND, Bench, FakeServer, benched, planned, until, variant
 
-from mooring.config.plan import Gateway, Plan
+from mooring.config.plan import Gateway, Mount, Plan, Variant, Workspace
+from mooring.config.plan_servers import Remote
+from mooring.nouns import InstanceKey
 from mooring.testing import wait_for
 
 
@@ -89,3 +93,35 @@ async def test_an_approval_whose_asker_leaves_holds_for_everybody(monkeypatch: p
         go.set()
         await until(lambda: "pin.approved" in bench.names())
         assert await session.tools() == ["a_t", "a_u"]
+
+
+async def test_a_list_that_changes_during_the_first_look_at_a_remote_is_first_sight_still() -> None:
+    """Tools that are only for clients that can be asked are seen by the second half of the look."""
+    server = FakeServer("t")
+    far = msgspec.structs.replace(variant("far"), launch=Remote("http://far.example/mcp"))
+    room = Workspace("w", (Mount("w", "far", "far", "far"),))
+    strict = Plan(variants={"far": far}, workspaces={"w": room}, gateway=Gateway(pins="strict"))
+    own, go = asyncio.Event(), asyncio.Event()
+
+    class Launcher:
+        @asynccontextmanager
+        async def launch(self, variant: Variant, key: InstanceKey, secrets: object) -> AsyncGenerator[Any]:
+            if key.scope:
+                own.set()
+                await go.wait()
+                server.items["tools"] = [{"name": "t"}, {"name": "u"}, {"name": "ask"}]
+            async with bench.launch(variant, key, secrets) as launched:
+                yield launched
+
+    async with benched({"far": server}, Plan()) as bench, asyncio.timeout(BOUND):
+        bench.app.launchers["remote"] = Launcher()  # type: ignore[assignment]
+        bench.plan = strict
+        await bench.app.reload()
+        await own.wait()
+        server.items["tools"].append({"name": "u"})
+        bench.announce("far", "notifications/tools/list_changed")
+        await until(lambda: "far_u" in bench.app.views.table("w").tools)
+        go.set()
+        await bench.app.looks.done()
+        assert bench.app.pins.waiting() == {}
+        assert await bench.session().tools() == ["far_t", "far_u", "far_ask"]

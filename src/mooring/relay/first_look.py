@@ -115,6 +115,10 @@ class FirstLooks:
         retry_at = self._retry_at.get(_place(variant))
         return Unavailable(f"{variant.server} is not available: {reason}", server=variant.server, retry_at=retry_at)
 
+    def looking(self, variant: Variant) -> bool:
+        """Whether a look at this definition is under way."""
+        return _place(variant) in self._under_way
+
     async def done(self) -> None:
         """Wait until no look is under way; bounded by the limits of the starts themselves."""
         while self._under_way:

@@ -386,7 +386,8 @@ class App:
         current = variant.digest == self.plan.variants.get(variant.id, variant).digest
         whole = self.listings.with_(variant, listing, asks, main)
         # A fuller look follows the first one of a remote, and is as much first sight.
-        half = self.listings.get(variant) is None and asks != bridge.EVERYTHING and bridge.may_ask(variant)
+        half = asks != bridge.EVERYTHING and bridge.may_ask(variant)
+        half = half and (self.listings.get(variant) is None or self.looks.looking(variant))
         half = half and not await self.pins.known(variant.id)
         if current and not half and await self.pins.seen(variant.id, variant.server, whole.tools):
             self.views.changed(variant.id)
