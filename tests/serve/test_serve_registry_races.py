@@ -120,6 +120,44 @@ async def test_what_is_configured_while_its_removal_is_written_stays_removed(mon
         assert await app.store.read("mounts") == []
 
 
+async def test_an_add_that_is_cancelled_while_it_is_written_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv, go = echo(), threading.Event()
+    async with opened() as app:
+        await approved(app, "a", argv)
+
+        async def listed(*given: Any) -> Listing:
+            listing = await first_start.listed(*given)
+            app.store._ask(lambda *_: go.wait(LIMIT), "meta", {})
+            asyncio.get_running_loop().call_later(0.1, adding.cancel)
+            asyncio.get_running_loop().call_later(0.2, go.set)
+            return listing
+
+        monkeypatch.setattr(registry, "listed", listed)
+        adding = asyncio.create_task(app.registry.launch("a", argv[0], "it", argv[1:]))
+        await asyncio.wait((adding,))
+        assert adding.cancelled()
+        await wait_for(lambda: bool(app.registry.active()), LIMIT)
+        assert [mount.state for mount in app.registry.active()] == ["ready"]
+        assert "it" in [mount.prefix for mount in app.plan.workspaces["a"].mounts]
+
+
+@pytest.mark.parametrize("how", ["remove", "revoke"])
+async def test_a_removal_that_is_cancelled_while_it_is_written_is_whole(how: str) -> None:
+    argv, go = echo(), threading.Event()
+    async with opened() as app:
+        approval = await approved(app, "a", argv)
+        await app.registry.launch("a", argv[0], "it", argv[1:])
+        app.store._ask(lambda *_: go.wait(LIMIT), "meta", {})
+        removed = app.registry.remove("a", "it") if how == "remove" else app.registry.revoke(approval)
+        removing = asyncio.ensure_future(removed)
+        await asyncio.sleep(0)
+        removing.cancel()
+        asyncio.get_running_loop().call_later(0.1, go.set)
+        await asyncio.wait((removing,))
+        await wait_for(lambda: not app.registry.active(), LIMIT)
+        assert "it" not in [mount.prefix for mount in app.plan.workspaces["a"].mounts]
+
+
 class Slow:
     """Fingerprints that take until they are let go."""
 

@@ -28,6 +28,7 @@ from mooring.config.plan_servers import Process, SecretRef
 from mooring.errors import ConfigError, MooringError
 from mooring.launch.aside import aside
 from mooring.launch.environment import child_environment
+from mooring.launch.kept import finish
 from mooring.nouns import InstanceRow, Listing
 from mooring.nouns_registry import ActiveMount, ApprovalRow
 from mooring.relay.table import advertised
@@ -150,19 +151,27 @@ class Registry:
         async with self._changing:
             record = self._find(workspace, what)
             before = self.row(record)
-            await self._app.additions.drop(record)
-        await self._app.adjust()
+            await finish(self._forgotten(record))
         await ended(self._app, record.variant)
         return before
 
+    async def _forgotten(self, record: Record) -> None:
+        await self._app.additions.drop(record)
+        await self._app.adjust()
+
     async def revoke(self, id: str) -> ApprovalRow:
         """Take an approval back, and end what was added with it."""
-        row = await self.consent.revoke(id)
-        for record in self._app.additions.records():
-            if record.approval == id:
-                with suppress(NotActive):  # somebody else removed it meanwhile
-                    await self.remove(record.workspace, record.entry_id)
-        return row
+        revoked: list[ApprovalRow] = []
+
+        async def taken_back() -> None:
+            revoked.append(await self.consent.revoke(id))
+            for record in self._app.additions.records():
+                if record.approval == id:
+                    with suppress(NotActive):  # somebody else removed it meanwhile
+                        await self.remove(record.workspace, record.entry_id)
+
+        await finish(taken_back())
+        return revoked[0]
 
     def active(self, workspace: str | None = None) -> list[ActiveMount]:
         """What was added to a workspace, or to any."""
@@ -259,14 +268,17 @@ class Registry:
                     self._check_still(record, old)
                     if old is None:
                         self._check_names(record, listing)
-                    await app.additions.put(record, variant)
-                    # Only now: from here on a revocation finds the mount by itself.
-                    if record.approval and not await self.consent.stands(record.approval):
-                        await app.additions.drop(record)
-                        raise NeedsApproval(f'"{record.entry_id}" was not added: its approval was revoked meanwhile.')
+                    await finish(self._kept(record, variant))
         if old is not None and old.variant != record.variant:
             await ended(self._app, old.variant)
         return self.row(record)
+
+    async def _kept(self, record: Record, variant: Variant) -> None:
+        await self._app.additions.put(record, variant)
+        # Only now: from here on a revocation finds the mount by itself.
+        if record.approval and not await self.consent.stands(record.approval):
+            await self._app.additions.drop(record)
+            raise NeedsApproval(f'"{record.entry_id}" was not added: its approval was revoked meanwhile.')
 
     def _check_still(self, record: Record, old: Record | None) -> None:
         """What it replaces may have been removed while it started. Raises NotActive, AlreadyActive."""
