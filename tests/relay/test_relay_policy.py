@@ -399,3 +399,13 @@ async def test_what_is_taken_away_while_a_steward_looks_is_not_called() -> None:
         bench.plan = governed("a", deny=(Rule("a"),))
         assert kind(await bench.session(id="2").call("a_rm")) == "refused"
         assert len(bench.servers["a"].asked("tools/call")) == 1
+
+
+async def test_what_is_shared_otherwise_since_a_person_was_asked_is_called_where_it_belongs_now() -> None:
+    async with benched({"a": FakeServer("rm")}, governed("a", confirm=(Rule(),))) as bench:
+        bench.plan = planned("a", sharing="workspace")
+        session = bench.session()
+        deciding(session, bench.app.reload)
+        assert "isError" not in await session.call("a_rm")
+        (called,) = [each for each in bench.servers["a"].conversations if "tools/call" in dict(each.asked)]
+        assert called.key.scope == "w:w"

@@ -198,14 +198,17 @@ class Calls:
     def _decision(self, principal: Principal, route: Route | None) -> Decision:
         return _NO_PROMPT if route is None else self._views.of(principal).decide("call", route)
 
-    def _check_again(self, principal: Principal, route: Route) -> None:
-        """What was decided may hold no more once a person has been asked. Raises Refused."""
+    def _again(self, principal: Principal, route: Route) -> Route:
+        """What was decided may hold no more once a person has been asked: where the same name leads now. Raises
+        Refused."""
         view = self._views.of(principal)
         now = view.table.tools.get(route.advertised)
-        same = now is not None and (now.variant.id, now.upstream) == (route.variant.id, route.upstream)
-        decision = view.for_call(now) if now is not None and same else _UNKNOWN
+        if now is None or (now.variant.id, now.upstream) != (route.variant.id, route.upstream):
+            raise Refused(reason=_UNKNOWN.reason)
+        decision = view.for_call(now)
         if not decision.allowed:
             raise Refused(reason=decision.reason)
+        return now
 
     async def _guarded(
         self, request: Request, route: Route, params: bytes, decision: Decision, attended: bool
@@ -216,9 +219,8 @@ class Calls:
         view = self._views.of(principal)
 
         def carry(call: Request) -> Awaitable[Answer]:
-            if attended or decision.confirm:
-                self._check_again(principal, route)
-            return self._forward(call, route, params)
+            now = self._again(principal, route) if attended or decision.confirm else route
+            return self._forward(call, now, params)
 
         with self._limits.entered(principal.workspace, view.limited):
             answer = await (self._confirm(request, route, carry) if decision.confirm else carry(request))
