@@ -339,3 +339,19 @@ async def test_a_subscription_that_is_taken_back_before_it_began_is_answered() -
         session.close()
         assert (await asked)["message"] == "the subscription was given up"
         assert watch.task.cancelled()
+
+
+async def test_a_server_that_is_shared_otherwise_is_not_kept_by_those_who_watched_it() -> None:
+    plan = planned("a", workspaces={"w": ("a",), "v": ("a",)})
+    async with benched({"a": offering()}, plan) as bench:
+        moved, kept = bench.session(), bench.session("v", id="2")
+        for session in (moved, kept):
+            await session.do("resources/subscribe", {"uri": URI})
+        own = planned("a", sharing="workspace", workspaces={"w": ("a",)})
+        bench.plan = msgspec.structs.replace(plan, workspaces={**plan.workspaces, **own.workspaces})
+        await bench.app.reload()
+        update(bench)
+        assert (heard(moved), heard(kept)) == ([], [URI])
+        bench.plan = planned("a", sharing="workspace", workspaces={"w": ("a",), "v": ("a",)})
+        await bench.app.reload()
+        await until(lambda: bench.servers["a"].last.closed.done())

@@ -32,6 +32,8 @@ GRACE = 5.0
 PAUSE = 1.0
 """Seconds between two tries to subscribe again where nothing names another time."""
 
+_ANY = "any"
+"""Stands for every sharing."""
 _UPDATED = "notifications/resources/updated"
 _DONE = Answer(result=jsonrpc.EMPTY)
 _GIVEN_UP = jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "the subscription was given up")
@@ -100,12 +102,17 @@ class Watching:
             self._leave(watch, target)
 
     def apply(self, plan: Plan) -> None:
-        """Another plan holds: who does not mount a server any more watches nothing there, and a server whose definition
-        changed is subscribed to anew, so that the old one can drain."""
-        mounted = {(name, mount.variant) for name, workspace in plan.workspaces.items() for mount in workspace.mounts}
+        """Another plan holds: who does not mount a server any more, or shares it otherwise, watches nothing there. A
+        server whose definition changed is subscribed to anew, so that the old one can drain."""
+        mounted = {
+            (name, mount.variant, sharing)
+            for name, workspace in plan.workspaces.items()
+            for mount in workspace.mounts
+            for sharing in (mount.sharing, _ANY)
+        }
         for watch in tuple(self._watches.values()):
             for target in tuple(watch.targets):
-                if (target.workspace, watch.key.variant) not in mounted:
+                if (target.workspace, watch.key.variant, _sharing(watch.key.scope)) not in mounted:
                     self._leave(watch, target)
             if watch.targets and plan.variants[watch.key.variant].digest != watch.key.digest:
                 self._end(watch)
@@ -170,6 +177,11 @@ class Watching:
         finally:
             overdue.cancel()
             lease.release()
+
+
+def _sharing(scope: str) -> str:
+    """The sharing of mounts whose instances have this scope; a session may have any to itself."""
+    return _ANY if scope.startswith("s:") else "workspace" if scope.startswith("w:") else "shared"
 
 
 def _covers(watched: str, uri: str) -> bool:
