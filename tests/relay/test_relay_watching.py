@@ -355,3 +355,28 @@ async def test_a_server_that_is_shared_otherwise_is_not_kept_by_those_who_watche
         bench.plan = planned("a", sharing="workspace", workspaces={"w": ("a",), "v": ("a",)})
         await bench.app.reload()
         await until(lambda: bench.servers["a"].last.closed.done())
+
+
+async def test_what_happens_before_a_stream_is_acknowledged_is_told_after_it() -> None:
+    server, go = offering(), asyncio.Event()
+
+    async def subscribed() -> Answer:
+        await go.wait()
+        return Answer(result=b"{}")
+
+    server.replies["resources/subscribe"] = lambda *_: subscribed()
+    async with benched({"a": server}) as bench:
+        await asyncio.sleep(0.1)  # what the first looks announced is over
+        wanted = {"toolsListChanged": True, "resourceSubscriptions": [URI]}
+        with listening(bench, bench.session(era="modern"), **wanted) as request:
+            await until(lambda: server.asked("resources/subscribe"))
+            server.items["tools"].append({"name": "u"})
+            bench.announce("a", "notifications/tools/list_changed")
+            await until(lambda: "a_u" in bench.app.views.table("w").tools)
+            await until(lambda: not bench.app.subscriptions._pending)
+            assert request.told == []
+            go.set()
+            await until(lambda: len(request.told) == 2)
+            assert [method for method, _ in request.told] == [ACKNOWLEDGED, "notifications/tools/list_changed"]
+            tag = {"io.modelcontextprotocol/subscriptionId": 7}
+            assert all(msgspec.json.decode(params)["_meta"] == tag for _, params in request.told)

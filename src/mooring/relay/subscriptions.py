@@ -35,16 +35,21 @@ class Listen:
         self.kinds = kinds
         self.workspace = request.session.principal.workspace
         self._request = request
-        self._acknowledged = False
+        self._early: dict[tuple[str, bytes | None], None] | None = {}
+        """What happened before the acknowledgement; None after it."""
 
     def acknowledge(self, params: bytes) -> None:
-        """The first message of the stream; what happens before it is not told."""
-        self._acknowledged = True
+        """The first message of the stream; what happened while it was prepared follows."""
+        early, self._early = self._early or (), None
         self.tell("notifications/subscriptions/acknowledged", params)
+        for method, told in early:
+            self.tell(method, told)
 
     def tell(self, method: str, params: bytes | None) -> None:
-        if self._acknowledged:
+        if self._early is None:
             self._request.heard(method, tagged(params or jsonrpc.EMPTY, self._request.raw_id))
+        else:
+            self._early[method, params] = None
 
 
 class SessionTarget:
