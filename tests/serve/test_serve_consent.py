@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from mooring.catalog.errors import NeedsApproval
 from mooring.config.plan_servers import Process
+from mooring.errors import ConfigError
 from mooring.observe.events import Events
 from mooring.serve.consent import COMMAND, Consent, Wish
 from mooring.store.sqlite import SqliteStore
@@ -45,3 +47,15 @@ async def test_who_asks_while_the_approvals_are_first_read_is_not_forgotten(stor
     ids, *_ = await asyncio.gather(asyncio.gather(asked(consent, wish("a")), asked(consent, wish("b"))), consent.rows())
     assert {row.id for row in await consent.rows()} == set(ids)
     assert {row.id for row in await Consent(store, Events(())).rows()} == set(ids)
+
+
+async def test_what_is_approved_while_its_revocation_is_written_stays_revoked(store: SqliteStore) -> None:
+    consent, go = Consent(store, Events(())), threading.Event()
+    id = await asked(consent, wish("true"))
+    store._ask(lambda *_: go.wait(30), "meta", {})  # it has much to do
+    both = [asyncio.ensure_future(consent.revoke(id)), asyncio.ensure_future(consent.approve(id))]
+    asyncio.get_running_loop().call_later(0.1, go.set)
+    revoked, approved = await asyncio.gather(*both, return_exceptions=True)
+    assert not isinstance(revoked, BaseException)
+    assert isinstance(approved, ConfigError)
+    assert await consent.rows() == [] == await Consent(store, Events(())).rows()

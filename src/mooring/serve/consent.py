@@ -88,8 +88,8 @@ class Consent:
         self._events = events
         self._clock = clock
         self._known: dict[str, tuple[Wish, ApprovalRow]] | None = None
-        self._asking = asyncio.Lock()
-        """The same wish twice at the same time is one approval."""
+        # The same wish twice at once is one approval; what is being revoked is there until that is written.
+        self._changing = asyncio.Lock()
 
     async def rows(self) -> list[ApprovalRow]:
         """Those that wait first."""
@@ -98,7 +98,7 @@ class Consent:
 
     async def given(self, wish: Wish) -> str:
         """The id of the approval of this very wish. Raises NeedsApproval, once it is noted down for a person."""
-        async with self._asking:
+        async with self._changing:
             known = await self._all()
             found = next((row for kept, row in known.values() if kept.digest == wish.digest), None)
             row = found or await self._noted(wish)
@@ -112,11 +112,12 @@ class Consent:
 
     async def approve(self, id: str) -> ApprovalRow:
         """Approve a wish. Raises ConfigError when there is none of that id."""
-        wish, row = await self._find(id)
-        row = msgspec.structs.replace(row, approved_at=self._clock())
-        await self._put(wish, row)
-        self._tell("approval.given", row)
-        return row
+        async with self._changing:
+            wish, row = await self._find(id)
+            row = msgspec.structs.replace(row, approved_at=self._clock())
+            await self._put(wish, row)
+            self._tell("approval.given", row)
+            return row
 
     async def stands(self, id: str) -> bool:
         """Whether an approval was given and not revoked since."""
@@ -125,11 +126,12 @@ class Consent:
 
     async def revoke(self, id: str) -> ApprovalRow:
         """Take an approval back, or refuse a wish. Raises ConfigError when there is none of that id."""
-        _, row = await self._find(id)
-        known = await self._all()
-        await self._store.run("drop_approval", lambda: _forget(known, id), id=id)
-        self._tell("approval.revoked", row)
-        return row
+        async with self._changing:
+            _, row = await self._find(id)
+            known = await self._all()
+            await self._store.run("drop_approval", lambda: _forget(known, id), id=id)
+            self._tell("approval.revoked", row)
+            return row
 
     async def _noted(self, wish: Wish) -> ApprovalRow:
         waiting = [row for row in await self.rows() if row.approved_at is None]
