@@ -8,6 +8,8 @@ import json
 import pytest
 from test_wire_http_kit import LIMIT, MODERN, Wire, message, modern_meta, serving
 
+from mooring.nouns import Principal
+
 
 async def until(condition) -> None:
     async with asyncio.timeout(LIMIT):
@@ -506,3 +508,26 @@ async def test_line_breaks_in_a_payload_do_not_break_the_event():
         await stream.head()
         served.relay.sessions[0].send("notifications/x", b'{\r\n"a":\n1,\r"b":2}')
         assert (await stream.event())["params"] == {"a": 1, "b": 2}
+
+
+def at_a_variant(authorization, workspace, variant, peer):
+    """One key for the endpoints of several variants, such as that of agents in another process."""
+    return Principal("k", "alice", variant=variant, bare=variant is not None)
+
+
+async def test_a_call_at_the_endpoint_of_one_variant_knows_nothing_of_those_at_another():
+    async with serving(login=at_a_variant) as served, Wire(served.port) as one, Wire(served.port) as two:
+        one.send(one.modern("tools/call", {"name": "hold"}, path="/s/one/mcp"))
+        await asyncio.wait_for(served.relay.started.wait(), LIMIT)
+        assert (await two.call_modern("tools/call", {"name": "echo"}, path="/s/two/mcp")).status == 200
+        assert [request.session.principal.variant for request in served.relay.requests] == ["one", "two"]
+        served.relay.release.set()
+        assert (await one.answer()).status == 200
+
+
+async def test_a_session_is_of_the_endpoint_of_its_variant():
+    async with serving(login=at_a_variant) as served, Wire(served.port) as wire:
+        opened = await wire.call("initialize", {"protocolVersion": "2025-11-25"}, path="/s/one/mcp")
+        wire.session = opened.headers["mcp-session-id"]
+        assert (await wire.call("ping", path="/s/one/mcp")).status == 200
+        assert (await wire.call("ping", path="/s/two/mcp")).status == 404

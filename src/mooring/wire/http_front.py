@@ -203,9 +203,10 @@ class McpFront:
         return call.conclude(answer, 200 if answer is None else rules.status_of(answer))
 
     def _key_session(self, principal: Principal) -> HttpSession | None:
-        """The one session of a key, or of somebody in one workspace; None when there are too many."""
-        kind, now = "bare" if principal.bare else "key", self._loop.time()
-        id = f"{kind}:{principal.key_id}:{principal.workspace}"
+        """The one session of a key, or of somebody in one workspace, and of each endpoint of a variant; None when
+        there are too many."""
+        key, place, now = principal.key_id, principal.workspace, self._loop.time()
+        id = f"bare:{key}:{place}:{principal.variant}" if principal.bare else f"key:{key}:{place}"
         session = self._keys.get(id, principal, now)
         if session is None:
             session = HttpSession(id, principal, "modern", MODERN_VERSIONS[0], EMPTY)

@@ -331,9 +331,7 @@ class Sessions:
     def get(self, id: str, principal: Principal, now: float) -> HttpSession | None:
         """The session, if it belongs to the very key that asks, by the way it came; it counts as used now."""
         session = self._by_id.get(id)
-        if session is None or session.principal.key_id != principal.key_id:
-            return None
-        if (session.principal.workspace, session.principal.bare) != (principal.workspace, principal.bare):
+        if session is None or (session.principal is not principal and _who(session.principal) != _who(principal)):
             return None
         session.principal = principal
         self._touch(session, now)
@@ -384,3 +382,8 @@ class Sessions:
         session.used_at = now
         self._by_id.pop(session.id, None)
         self._by_id[session.id] = session
+
+
+def _who(principal: Principal) -> tuple[str, str, bool, str | None]:
+    """A key, and the way by which it came."""
+    return principal.key_id, principal.workspace, principal.bare, principal.variant
