@@ -12,7 +12,7 @@ import pytest
 from relay_bench import BOUND, MODERN, Bench, FakeRequest, FakeServer, FakeSession, benched, planned, until
 
 from mooring.config.plan import Plan
-from mooring.relay import subscriptions, watching
+from mooring.relay import exchange, subscriptions, watching
 from mooring.relay.listener import SessionListener
 from mooring.wire.connection import Caller
 from mooring.wire.jsonrpc import Answer, failure
@@ -380,3 +380,17 @@ async def test_what_happens_before_a_stream_is_acknowledged_is_told_after_it() -
             assert [method for method, _ in request.told] == [ACKNOWLEDGED, "notifications/tools/list_changed"]
             tag = {"io.modelcontextprotocol/subscriptionId": 7}
             assert all(msgspec.json.decode(params)["_meta"] == tag for _, params in request.told)
+
+
+async def test_a_question_outside_calls_that_nobody_answers_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "QUESTION_LIMIT", 0.05)
+
+    async def never(method: str, params: bytes) -> Answer:
+        return await asyncio.get_running_loop().create_future()
+
+    async with benched({"a": offering()}, planned("a", dialogue="session")) as bench, asyncio.timeout(BOUND):
+        session = bench.session()
+        session.ask = never  # type: ignore[method-assign]
+        own = SessionListener(bench.servers["a"].last.key, bench.app.pool, bench.app.watching, session)
+        assert (await own.asked("elicitation/create", b"{}")).result == b'{"action":"cancel"}'
+        assert (await own.asked("roots/list", b"{}")).error is not None

@@ -101,7 +101,7 @@ class Exchange:
     async def ask(self, method: str, params: bytes) -> Answer:
         """The server asks the caller; unanswered questions expire, at the latest with the call."""
         if self._over:
-            return _unanswered(method)
+            return unanswered(method)
         question = asyncio.timeout(QUESTION_LIMIT)
         self._questions.add(question)
         self._restart()
@@ -109,7 +109,7 @@ class Exchange:
             async with question:
                 return await self._request.ask(method, params)
         except TimeoutError:
-            return _unanswered(method)
+            return unanswered(method)
         finally:
             self._questions.discard(question)
             self._restart()
@@ -122,5 +122,6 @@ class Exchange:
         )
 
 
-def _unanswered(method: str) -> Answer:
+def unanswered(method: str) -> Answer:
+    """What a server is told whose question expired. Pure."""
     return _CANCELLED.get(method) or jsonrpc.failure(jsonrpc.INTERNAL_ERROR, "the question was not answered")

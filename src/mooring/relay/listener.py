@@ -6,6 +6,8 @@ itself; handed to the connection.
 
 from __future__ import annotations
 
+import asyncio
+
 from mooring.instances.pool import Pool
 from mooring.nouns import InstanceKey
 from mooring.relay.watching import Watching
@@ -88,5 +90,11 @@ class SessionListener(InstanceListener):
         return levels.reached(self._session.log_level or "debug", params)
 
     async def asked(self, method: str, params: bytes) -> Answer:
-        """The session answers."""
-        return await self._session.ask(method, params)
+        """The session answers, in time or not at all."""
+        from mooring.relay import exchange  # not needed before somebody calls
+
+        try:
+            async with asyncio.timeout(exchange.QUESTION_LIMIT):
+                return await self._session.ask(method, params)
+        except TimeoutError:
+            return exchange.unanswered(method)
