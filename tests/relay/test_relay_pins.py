@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -125,3 +126,20 @@ async def test_a_list_that_changes_during_the_first_look_at_a_remote_is_first_si
         await bench.app.looks.done()
         assert bench.app.pins.waiting() == {}
         assert await bench.session().tools() == ["far_t", "far_u", "far_ask"]
+
+
+async def test_a_tool_that_goes_and_comes_back_at_once_is_there() -> None:
+    """What is listed last counts, though what it says was compared before."""
+    server, go = FakeServer("t", "u"), threading.Event()
+    async with benched({"a": server}) as bench, asyncio.timeout(BOUND):
+        app, both = bench.app, server.items["tools"]
+        a = bench.plan.variants["a"]
+        app.store._ask(lambda *_: go.wait(BOUND), "meta", {})  # type: ignore[attr-defined]
+        server.items["tools"] = both[:1]
+        gone = asyncio.ensure_future(app.listed(a, a.key(), server.last, None))
+        await until(app.pins._changing.locked)
+        server.items["tools"] = both
+        back = asyncio.ensure_future(app.listed(a, a.key(), server.last, None))
+        asyncio.get_running_loop().call_later(0.1, go.set)
+        await asyncio.gather(gone, back)
+        assert await bench.session().tools() == ["a_t", "a_u"]

@@ -75,7 +75,7 @@ class Pins:
     async def seen(self, variant: str, server: str, tools: tuple[Item, ...]) -> bool:
         """A variant was listed: pin what is seen for the first time, report what changed. Whether anything came to or
         went from what waits. Raises StoreError."""
-        if self._last.get(variant) == tools:
+        if self._last.get(variant) == tools and not self._changing.locked():  # else it would overtake an earlier one
             return False
         async with self._changing:
             changed = await self._compare(variant, server, tools)
