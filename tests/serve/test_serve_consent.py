@@ -12,9 +12,10 @@ import pytest
 from mooring.catalog.errors import NeedsApproval
 from mooring.config.plan_servers import Process
 from mooring.errors import ConfigError
-from mooring.observe.events import Events
+from mooring.observe.events import Event, Events
 from mooring.serve.consent import COMMAND, Consent, Wish
 from mooring.store.sqlite import SqliteStore
+from mooring.testing import wait_for
 
 
 @pytest.fixture
@@ -59,3 +60,18 @@ async def test_what_is_approved_while_its_revocation_is_written_stays_revoked(st
     assert not isinstance(revoked, BaseException)
     assert isinstance(approved, ConfigError)
     assert await consent.rows() == [] == await Consent(store, Events(())).rows()
+
+
+@pytest.mark.parametrize("verb", ["approve", "revoke"])
+async def test_what_an_asker_who_leaves_has_decided_is_told_all_the_same(store: SqliteStore, verb: str) -> None:
+    told: list[Event] = []
+    consent, go = Consent(store, Events((told.append,))), threading.Event()
+    id = await asked(consent, wish("true"))
+    store._ask(lambda *_: go.wait(30), "meta", {})  # it has much to do
+    deciding = asyncio.ensure_future(getattr(consent, verb)(id))
+    await asyncio.sleep(0)
+    deciding.cancel()
+    await asyncio.wait((deciding,))
+    go.set()
+    await wait_for(lambda: len(told) == 2)
+    assert told[1].name == {"approve": "approval.given", "revoke": "approval.revoked"}[verb]

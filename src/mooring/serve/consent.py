@@ -115,8 +115,7 @@ class Consent:
         async with self._changing:
             wish, row = await self._find(id)
             row = msgspec.structs.replace(row, approved_at=self._clock())
-            await self._put(wish, row)
-            self._tell("approval.given", row)
+            await self._put(wish, row, "approval.given")
             return row
 
     async def stands(self, id: str) -> bool:
@@ -129,8 +128,12 @@ class Consent:
         async with self._changing:
             _, row = await self._find(id)
             known = await self._all()
-            await self._store.run("drop_approval", lambda: _forget(known, id), id=id)
-            self._tell("approval.revoked", row)
+
+            def forgotten() -> None:
+                known.pop(id, None)
+                self._tell("approval.revoked", row)
+
+            await self._store.run("drop_approval", forgotten, id=id)
             return row
 
     async def _noted(self, wish: Wish) -> ApprovalRow:
@@ -140,15 +143,15 @@ class Consent:
                 f"{PENDING} other wishes wait for a person already. Ask the user to look at them: mooring approve list"
             )
         row = _row("a_" + base64.b32encode(os.urandom(5)).decode().lower(), wish, self._clock(), None)
-        await self._put(wish, row)
-        self._tell("approval.asked", row)
+        await self._put(wish, row, "approval.asked")
         return row
 
-    async def _put(self, wish: Wish, row: ApprovalRow) -> None:
+    async def _put(self, wish: Wish, row: ApprovalRow, event: str) -> None:
         known = await self._all()
 
         def keep() -> None:
             known[row.id] = (wish, row)
+            self._tell(event, row)
 
         text = msgspec.json.encode(wish).decode()
         await self._store.run(
@@ -192,7 +195,3 @@ def _why(wish: Wish) -> str:
     if wish.source == COMMAND:
         return "it is a command of your own"
     return "it would see folders of this machine" if shares_files(wish.launch) else f'"{wish.source}" is not trusted'
-
-
-def _forget(known: dict[str, tuple[Wish, ApprovalRow]], id: str) -> None:
-    known.pop(id, None)
