@@ -16,7 +16,8 @@ from mooring.wire.jsonrpc import Answer
 
 
 class Session(Protocol):
-    """Legacy: one MCP session. stdio: one shim's life. Modern HTTP: one object per key, since nothing else lasts."""
+    """Legacy: one MCP session. stdio: one shim's life. Modern HTTP: one object per key and endpoint, since nothing else
+    lasts."""
 
     id: str
     """Unguessable; also the session scope id of instances."""
