@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import quote
 
 import pytest
@@ -125,3 +129,48 @@ def test_what_surrounds_a_value_stays(value: str, before: str, after: str) -> No
     plain = Redactor()
     masked = redactor(value)(f"{before}{value}{after}")
     assert masked == plain(f"{before}{MASK}{after}")
+
+
+@contextmanager
+def switching_often() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_value_that_is_fetched_again_meanwhile_stays_masked() -> None:
+    """A6: at each start in a thread of its own, while the log and the audit are written."""
+    masked = redactor("hunter22")
+    fetching = threading.Thread(target=lambda: [masked.add("hunter22") for _ in range(30_000)])
+    with switching_often():
+        fetching.start()
+        seen = {masked("it is hunter22") for _ in iter(fetching.is_alive, False)}
+        fetching.join()
+    assert seen <= {f"it is {MASK}"}
+
+
+def test_values_that_are_fetched_at_the_same_time_are_all_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A6"""
+    monkeypatch.setattr(redact, "MAX_FORMS", 100)
+    masked = Redactor()
+    failures: list[BaseException] = []
+
+    def fetch(name: str) -> None:
+        try:
+            for number in range(4_000):
+                masked.add(f"{name}-{number}-secret")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=fetch, args=(name,)) for name in "abcd"]
+    with switching_often():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    masked.add("last-secret")
+    assert masked("last-secret") == MASK

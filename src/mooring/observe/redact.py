@@ -7,6 +7,7 @@ the process. Never forgets a rotated value early: an old secret is a secret stil
 from __future__ import annotations
 
 import re
+from itertools import count
 
 MASK = "****"
 MIN_LENGTH = 4
@@ -27,18 +28,24 @@ class Redactor:
 
     def __init__(self, shortest: int = MIN_LENGTH) -> None:
         """``shortest``: length below which a value is no secret; less only where one is known to be near."""
-        self._forms: dict[str, None] = {}
+        self._forms: dict[str, int] = {}
+        """Text to the turn in which it was last registered. Secrets are fetched in some threads while others mask what
+        they write: each step leaves all of them known."""
+        self._turns = count(1)
         self._shortest = shortest
 
     def add(self, value: str) -> None:
-        """Register a secret value. It is found as it is, escaped as in JSON, percent-encoded, and line by line."""
+        """Register a secret value. It is found as it is, escaped as in JSON, percent-encoded, and line by line. From
+        any thread."""
         for form in _forms(value):
-            if len(form) < self._shortest:
-                continue
-            self._forms.pop(form, None)
-            self._forms[form] = None
-        while len(self._forms) > MAX_FORMS:
-            del self._forms[next(iter(self._forms))]
+            if len(form) >= self._shortest:
+                self._forms[form] = next(self._turns)
+        if len(self._forms) > MAX_FORMS:
+            turns = self._forms.copy()
+            for form in sorted(turns, key=turns.__getitem__)[: max(0, len(turns) - MAX_FORMS)]:
+                turn = self._forms.pop(form, 0)
+                if turn > turns[form]:  # registered again meanwhile
+                    self._forms.setdefault(form, turn)
 
     def __call__(self, text: str) -> str:
         """``text`` without secrets; from any thread."""
