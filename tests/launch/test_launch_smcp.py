@@ -385,3 +385,49 @@ async def test_failures_leak_no_descriptor(bench, open_descriptors) -> None:
     for code in ("print('x')", "print('+READY'); print('+ERR no')", "import os; os.close(1)", "pass"):
         await Bench(bench).refused(bench.python(code))
     assert open_descriptors() == before
+
+
+class Silent:
+    """A server that has said nothing yet, on pipes of the test's own."""
+
+    def __init__(self) -> None:
+        (reader, self.output), (self.input, writer) = os.pipe(), os.pipe()
+        os.set_blocking(reader, False)
+        self.endpoint = Pipes(reader, writer)
+        self.exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    def signal(self, number: int) -> None:
+        pass
+
+
+async def test_an_exit_that_is_reported_late_touches_no_descriptor_that_is_somebody_elses_by_then() -> None:
+    """The handshake is cancelled, its pipes are closed, another server gets the number, and then comes the word of the
+    exit, all in one turn of the loop."""
+    loop = asyncio.get_running_loop()
+    server = Silent()
+    others, writer = os.pipe()
+    heard: list[bytes] = []
+
+    def reused() -> None:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(server.endpoint.reader)
+        os.dup2(others, server.endpoint.reader)
+        os.write(writer, b"for somebody else")
+        loop.add_reader(server.endpoint.reader, lambda: heard.append(os.read(server.endpoint.reader, 100)))
+
+    shaking = asyncio.create_task(
+        handshake(server, {}, server="it", timeouts=Timeouts(), redact=str, sent=lambda: None)  # type: ignore[arg-type]
+    )
+    await asyncio.sleep(0)
+    shaking.cancel()
+    loop.call_soon(reused)
+    server.exited.set_result(0)
+    with pytest.raises(asyncio.CancelledError):
+        await shaking
+    async with asyncio.timeout(5):
+        while not heard:
+            await asyncio.sleep(0.001)
+    assert heard == [b"for somebody else"]
+    loop.remove_reader(server.endpoint.reader)
+    for descriptor in (server.output, server.input, others, writer, server.endpoint.reader):
+        os.close(descriptor)

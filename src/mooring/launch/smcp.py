@@ -158,6 +158,7 @@ class _Conversation:
         self._failure: Broken | None = None
         self._news = asyncio.Event()
         self._grace: asyncio.TimerHandle | None = None
+        self._over = False
         self._loop = asyncio.get_running_loop()
 
     def __enter__(self) -> Self:
@@ -171,6 +172,7 @@ class _Conversation:
         self._loop.remove_reader(self._reader)
         self._loop.remove_writer(self._writer)
         self._exited.remove_done_callback(self._ended)
+        self._over = True  # word of the end may be on its way already; the pipes are somebody else's by then
         if self._grace is not None:
             self._grace.cancel()
 
@@ -242,6 +244,8 @@ class _Conversation:
 
     def _ended(self, exited: asyncio.Future[int | None]) -> None:
         """Word of the end may come before its last words do."""
+        if self._over:
+            return
         for _ in range(_PIPE_CHUNKS):
             if self._answers.ok or self._failure is not None or not self._read():
                 break
