@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from mooring.errors import StartFailed
+from mooring.launch import netns_entry
 from mooring.launch.netns import network_of
 
 OURS = "/proc/self/ns/net"
@@ -97,5 +98,65 @@ async def test_a_caller_that_gives_up_leaves_no_socket_behind(namespace, open_de
         await asyncio.sleep(0)
         asked.cancel()
         await asyncio.wait((asked,))
-        (await network.socket()).close()
-        assert open_descriptors() == before
+        async with asyncio.timeout(20):
+            while open_descriptors() != before:
+                await asyncio.sleep(0.01)
+
+
+async def test_who_enters_late_enters_what_was_meant(namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waited gave up, the block was left, and something else has the number of the namespace by then."""
+    entering, go, entered = threading.Event(), threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def enter(fd: int, _: int) -> None:
+        entering.set()
+        go.wait(20)
+        seen.append(os.readlink(f"/proc/self/fd/{fd}"))
+        entered.set()
+        raise OSError
+
+    monkeypatch.setattr(netns_entry, "enter", enter)
+    others: list[int] = []
+    meant = os.readlink(f"/proc/{namespace.pid}/ns/net")
+    try:
+        with network_of(namespace.pid) as network:
+            asked = asyncio.ensure_future(network.socket())
+            assert await asyncio.to_thread(entering.wait, 20)
+            asked.cancel()
+            await asyncio.wait((asked,))
+        others += [os.open(os.devnull, os.O_RDONLY) for _ in range(3)]
+    finally:
+        go.set()
+    assert await asyncio.to_thread(entered.wait, 20)
+    for other in others:
+        os.close(other)
+    assert seen == [meant]
+
+
+async def test_nothing_is_made_inside_once_it_is_let_go_of(namespace) -> None:
+    """Its number may be that of another server's network by then."""
+    with network_of(namespace.pid) as network:
+        pass
+    with network_of(namespace.pid), pytest.raises(StartFailed, match="cannot be entered"):
+        await network.socket()
+
+
+async def test_a_socket_that_another_process_made_is_inherited_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is for a plain user, who can enter only by way of the user namespace."""
+    program = ("unshare", "--user", "--map-root-user", "--net", "sh", "-c", "echo there; exec sleep 600")
+    holder = await asyncio.create_subprocess_exec(*program, stdout=-1, stderr=-3)
+    try:
+        if not await holder.stdout.readline():
+            pytest.skip("needs user namespaces: sysctl kernel.unprivileged_userns_clone=1")
+
+        def refuse(*_: object) -> None:
+            raise PermissionError
+
+        monkeypatch.setattr(netns_entry, "enter", refuse)
+        with network_of(holder.pid) as network:
+            with await network.socket() as made:
+                assert not made.get_inheritable()
+    finally:
+        if holder.returncode is None:
+            holder.kill()
+        await holder.wait()

@@ -53,9 +53,14 @@ class Netns:
             else:
                 made.set_result(found)
 
-        worker = threading.Thread(target=_make, args=(self._fd, family, loop, deliver), daemon=True)
-        worker.start()
         try:
+            # Its own: whoever waits may give up, and ours be closed, before it has entered.
+            fd = os.dup(self._fd)
+            try:
+                threading.Thread(target=_make, args=(fd, family, loop, deliver), daemon=True).start()
+            except BaseException:
+                os.close(fd)
+                raise
             found = await made
         except OSError as error:
             raise StartFailed(f"The network of the server cannot be entered: {_reason(error)}", phase="start") from None
@@ -94,6 +99,11 @@ class Netns:
             return made
         raise failure
 
+    def close(self) -> None:
+        """Let go of it; nothing can be made inside any more."""
+        fd, self._fd = self._fd, -1
+        os.close(fd)
+
 
 @contextmanager
 def network_of(pid: int) -> Generator[Netns]:
@@ -104,12 +114,13 @@ def network_of(pid: int) -> Generator[Netns]:
     own: nothing is ever opened in the network of this machine by mistake.
     """
     fd = _opened(pid)
+    network = Netns(fd)
     try:
         if _is_ours(fd):
             raise StartFailed("The server has no network of its own, so that it cannot be guarded", phase="start")
-        yield Netns(fd)
+        yield network
     finally:
-        os.close(fd)
+        network.close()
 
 
 def _opened(pid: int) -> int:
@@ -147,7 +158,7 @@ def _make(
     loop: asyncio.AbstractEventLoop,
     deliver: Callable[[socket.socket | OSError], None],
 ) -> None:
-    """The whole life of a thread: it may end in the other namespace, and nothing else ever runs in it."""
+    """The whole life of a thread: it may end in the other namespace, and nothing else ever runs in it. Closes ``fd``."""
     made: socket.socket | OSError
     try:
         try:
@@ -158,6 +169,8 @@ def _make(
             made = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         made = error
+    finally:
+        os.close(fd)
     try:
         loop.call_soon_threadsafe(deliver, made)
     except RuntimeError:  # the loop is closed: nobody waits
@@ -187,6 +200,7 @@ def _made_outside(fd: int, family: socket.AddressFamily) -> socket.socket:
     if not found:
         number = int(answer or errno.EIO)
         raise OSError(number, os.strerror(number))
+    os.set_inheritable(found[0], False)  # as all others are
     return socket.socket(fileno=found[0])
 
 
