@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
+from mooring.errors import StartFailed
 from mooring.launch.door import door
 from mooring.launch.netns import network_of
 
@@ -67,3 +70,56 @@ async def test_a_door_is_for_this_user_and_gone_afterwards(namespace, open_descr
         async with asyncio.timeout(20):
             while len(open_descriptors()) > len(before):
                 await asyncio.sleep(0.01)
+
+
+class Inside:
+    """A network in which nobody listens, and which must not be asked once it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.late = 0
+
+    async def socket(self) -> socket.socket:
+        return socket.socket()
+
+    async def connect(self, port: int) -> socket.socket:
+        self.late += self.closed
+        raise StartFailed("nobody")
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 2, 3])
+async def test_who_comes_while_the_door_closes_is_led_nowhere(ticks: int) -> None:
+    """The network that the door was for is let go of behind it."""
+    inside = Inside()
+    with socket.socket(socket.AF_UNIX) as client:
+        async with door(inside, 8000) as path:  # type: ignore[arg-type]
+            client.connect(path)
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+        inside.closed = True
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert not inside.late
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 2, 3, 4])
+def test_a_door_that_is_cancelled_while_it_opens_leaves_nothing_open(
+    ticks: int, open_descriptors: Callable[[], set[str]]
+) -> None:
+    """On the loop of a program that Mooring is a library of, which takes a turn to begin to listen."""
+
+    async def cancelled() -> None:
+        async def opened() -> None:
+            async with door(Inside(), 8000):  # type: ignore[arg-type]
+                await asyncio.sleep(1000)
+
+        before = open_descriptors()
+        opening = asyncio.create_task(opened())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait((opening,))
+        assert open_descriptors() == before
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(cancelled())

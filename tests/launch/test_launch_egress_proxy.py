@@ -292,6 +292,45 @@ async def test_the_end_of_the_block_ends_every_connection(target: Target, open_d
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("ticks", [0, 1, 2, 3, 4])
+def test_one_that_is_cancelled_while_it_opens_hears_nothing_any_more(ticks: int) -> None:
+    """On the loop of a program that Mooring is a library of, which takes a turn to begin to listen: whoever got the
+    number of the listener after it was deaf."""
+
+    async def cancelled() -> int:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+
+            async def served() -> None:
+                async with Tasks() as tasks, serving(sock, EgressProxy(frozenset(), lambda *_: None), tasks):
+                    await asyncio.sleep(1000)
+
+            number = sock.fileno()
+            opening = asyncio.create_task(served())
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            opening.cancel()
+            await asyncio.wait((opening,))
+        return number
+
+    async def heard() -> bytes:
+        loop, heard = asyncio.get_running_loop(), asyncio.Event()
+        number = await cancelled()
+        reader, writer = os.pipe()
+        os.dup2(reader, number)
+        loop.add_reader(number, heard.set)
+        os.write(writer, b"next")
+        try:
+            await asyncio.wait_for(heard.wait(), 5)
+            return os.read(number, 100)
+        finally:
+            loop.remove_reader(number)
+            for descriptor in {reader, writer, number}:
+                os.close(descriptor)
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        assert runner.run(heard()) == b"next"
+
+
 async def test_refusals_that_are_told_are_bounded(monkeypatch) -> None:
     monkeypatch.setattr(egress_proxy, "TOLD", 2)
     async with proxying() as proxy:

@@ -31,11 +31,15 @@ async def door(network: Netns, port: int) -> AsyncGenerator[str]:
         async with Tasks() as tasks:
 
             def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                if not server.is_serving():  # accepted at the last moment
+                    writer.transport.abort()
+                    return
                 carried = tasks.create_task(_carry(network, port, (reader, writer)))
                 carried.add_done_callback(lambda _: writer.transport.abort())  # it may end before it began
 
-            server = await asyncio.start_unix_server(came, path)
+            server = await asyncio.start_unix_server(came, path, start_serving=False)
             try:
+                await server.start_serving()  # within: who is cancelled in it must not leave it listening
                 yield path
             finally:
                 server.close()

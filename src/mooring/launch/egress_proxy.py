@@ -84,8 +84,9 @@ async def serving(listening: socket.socket, proxy: EgressProxy, tasks: Tasks) ->
         else:  # accepted at the last moment
             writer.transport.abort()
 
-    server = await asyncio.start_server(connected, sock=listening, limit=HEAD)
+    server = await asyncio.start_server(connected, sock=listening, limit=HEAD, start_serving=False)
     try:
+        await server.start_serving()  # within: who is cancelled in it must not leave it listening
         yield
     finally:
         server.close()
