@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -289,6 +290,43 @@ async def test_a_killed_keeper_does_not_cost_the_host_its_own_children(bench) ->
     finally:
         own.kill()
         own.wait()
+
+
+async def test_a_start_that_meets_the_end_brings_no_other_keeper(bench, open_descriptors) -> None:
+    """Nobody would end that one, and what it started."""
+    before = open_descriptors()
+    children = psutil.Process().children()
+    async with Keeper() as keeper:
+        os.kill(keeper.pid, signal.SIGSTOP)
+        starting = asyncio.create_task(keeper.spawn(["/bin/sleep", "1000"], {}, "/"))
+        await asyncio.sleep(0)
+        os.kill(keeper.pid, signal.SIGKILL)
+    for late in (starting, keeper.spawn(["/bin/sleep", "1000"], {}, "/")):
+        with pytest.raises(ConnectionResetError):
+            await late
+    assert psutil.Process().children() == children
+    assert open_descriptors() == before
+
+
+async def test_a_start_that_finds_no_descriptor_free_leaves_none_open(bench, open_descriptors) -> None:
+    """At any of its steps; two descriptors go with it."""
+    await bench.spawn("/bin/true")  # the first one loads what it needs
+    given = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
+    before = open_descriptors()
+    free = [os.dup(given[0]) for _ in range(8)]
+    for fd in free:
+        os.close(fd)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for fd in free:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (fd, hard))
+            with pytest.raises(OSError, match="Too many open files"):
+                await bench.keeper.spawn(["/bin/true"], {}, "/", given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert open_descriptors() == before
+    for fd in given:
+        os.close(fd)
 
 
 async def test_a_hundred_rounds_leak_no_descriptor_and_no_process(bench, open_descriptors) -> None:

@@ -153,9 +153,8 @@ async def test_a_socket_that_another_process_made_is_inherited_by_nobody(monkeyp
             raise PermissionError
 
         monkeypatch.setattr(netns_entry, "enter", refuse)
-        with network_of(holder.pid) as network:
-            with await network.socket() as made:
-                assert not made.get_inheritable()
+        with network_of(holder.pid) as network, await network.socket() as made:
+            assert not made.get_inheritable()
     finally:
         if holder.returncode is None:
             holder.kill()

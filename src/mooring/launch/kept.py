@@ -103,8 +103,7 @@ class Channel:
         self, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes, more: Sequence[int]
     ) -> Kept | None:
         """One process, or None when the keeper died meanwhile; whatever was begun is undone then."""
-        ours, theirs = _pipes()
-        theirs += map(os.dup, more)
+        ours, theirs = _pipes(more)
         mark = int.from_bytes(os.urandom(7), "big") | 1
         kept = self._kept[mark] = Kept(self, mark)
         self.send(("spawn", mark, tuple(argv), dict(env), cwd, len(theirs)), theirs)
@@ -240,6 +239,7 @@ class Keeper:
         self._started = started
         self._channel: Channel
         self._heir = False
+        self._left = False
         self._farewells: dict[int, tuple[object, ...]] = {}
 
     async def __aenter__(self) -> Self:
@@ -274,8 +274,8 @@ class Keeper:
         """Start ``argv[0]`` (an absolute path) with exactly ``env`` in ``cwd``, leader of its own session and group.
         ``more``: descriptors it gets as 3 and on; they stay the caller's.
 
-        Waits for a new keeper if the old one died. Raises OSError (with the path it is about), TimeoutError, and
-        ValueError for text that no process can be given.
+        Waits for a new keeper if the old one died. Raises OSError (with the path it is about, or because the block is
+        left), TimeoutError, and ValueError for text that no process can be given.
         """
         line = [_encode(part) for part in argv]
         variables = {_encode(name): _encode(value) for name, value in env.items()}
@@ -297,12 +297,15 @@ class Keeper:
         lost = self._channel
         if lost.lost:
             await asyncio.wait((lost.over,))
+            if self._left:  # nobody would end another one
+                raise ConnectionResetError("nothing is started any more")
             if self._channel is lost:
                 self._channel = Channel(start_keeper())
                 for key, commands in self._farewells.items():
                     self._channel.send(("farewell", key, commands))
 
     async def _close(self) -> None:
+        self._left = True
         self._channel.finish()
         await asyncio.wait((self._channel.over,), timeout=LAST_WORD)
         self._channel.lose("does not end")
@@ -328,19 +331,22 @@ def _encode(text: str) -> bytes:
     return os.fsencode(text)
 
 
-def _pipes() -> tuple[list[int], list[int]]:
-    """Three pipes: our ends (writing stdin, reading stdout and stderr; non-blocking) and the child's."""
-    made: list[tuple[int, int]] = []
+def _pipes(more: Iterable[int]) -> tuple[list[int], list[int]]:
+    """Three pipes: our ends (writing stdin, reading stdout and stderr; non-blocking) and the child's, with copies of
+    ``more``. Raises OSError."""
+    made: list[int] = []
     try:
         for _ in range(3):
-            made.append(os.pipe())  # noqa: PERF401 - those made are closed when one fails
+            made += os.pipe()
+        for fd in more:
+            made.append(os.dup(fd))
     except OSError:
-        _close(fd for pair in made for fd in pair)
+        _close(made)
         raise
-    (stdin, feed), (output, stdout), (errors, stderr) = made
+    stdin, feed, output, stdout, errors, stderr, *copies = made
     for fd in (feed, output, errors):
         os.set_blocking(fd, False)
-    return [feed, output, errors], [stdin, stdout, stderr]
+    return [feed, output, errors], [stdin, stdout, stderr, *copies]
 
 
 def _close(fds: Iterable[int]) -> None:

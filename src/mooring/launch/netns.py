@@ -158,7 +158,8 @@ def _make(
     loop: asyncio.AbstractEventLoop,
     deliver: Callable[[socket.socket | OSError], None],
 ) -> None:
-    """The whole life of a thread: it may end in the other namespace, and nothing else ever runs in it. Closes ``fd``."""
+    """The whole life of a thread, which closes ``fd``: it may end in the other namespace, and nothing else ever runs in
+    it."""
     made: socket.socket | OSError
     try:
         try:
