@@ -18,6 +18,7 @@ from mooring.config.plan import Variant
 from mooring.config.plan_servers import Container, Process, Remote, SecretRef, Timeouts
 from mooring.errors import LaunchMissing, NoLauncher, StartFailed
 from mooring.launch.base import Launched, Launcher, Pipes
+from mooring.launch.command import run
 from mooring.launch.process import ProcessLauncher, unsupported, working_folder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
@@ -162,6 +163,47 @@ async def test_a_cancellation_does_not_cut_the_end_short(bench) -> None:
     with pytest.raises(asyncio.CancelledError):
         await owner
     assert not bench.alive(pids[0])
+
+
+async def _cancelled_twice(owner: asyncio.Task[None]) -> None:
+    owner.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    owner.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owner
+
+
+async def test_an_end_that_is_cancelled_closes_what_somebody_else_keeps_open(bench, open_descriptors) -> None:
+    """A13: such as a helper that could not be killed; there is no end of file then."""
+    pids: list[int] = []
+
+    async def own() -> None:
+        async with launched(bench, variant("cat")) as it:
+            pids.append(it.pid)
+            await asyncio.sleep(1000)
+
+    before = open_descriptors()
+    owner = asyncio.create_task(own())
+    while not pids:
+        await asyncio.sleep(0.005)
+    held = os.open(f"/proc/{pids[0]}/fd/2", os.O_WRONLY)
+    await _cancelled_twice(owner)
+    os.close(held)
+    assert open_descriptors() == before
+
+
+async def test_a_command_that_is_cancelled_while_it_ends_leaves_no_descriptor(bench, open_descriptors) -> None:
+    """A13"""
+    before = open_descriptors()
+    mine = set(psutil.Process(bench.keeper.pid).children())
+    running = asyncio.create_task(run(bench.keeper, ["/bin/sleep", "1000"], {}, limit=None))
+    while not (found := set(psutil.Process(bench.keeper.pid).children()) - mine):
+        await asyncio.sleep(0.005)
+    held = os.open(f"/proc/{found.pop().pid}/fd/2", os.O_WRONLY)
+    await _cancelled_twice(running)
+    os.close(held)
+    assert open_descriptors() == before
 
 
 async def test_an_error_in_the_block_passes_and_the_server_is_gone(bench) -> None:

@@ -67,8 +67,10 @@ async def run(
         return Done(code or 0, output, errors.text(LAST_LINES))
     finally:
         os.close(kept.stdout_fd)
-        await finish(kept.end(0.0))
-        errors.close()
+        try:
+            await finish(kept.end(0.0))
+        finally:
+            errors.close()
 
 
 async def _read(fd: int, said: Callable[[str], None] | None) -> bytes:

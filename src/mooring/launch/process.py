@@ -142,8 +142,10 @@ async def _talking(kept: Kept, guard: Guard | None, variant: Variant) -> AsyncGe
             raise
         yield LaunchedProcess(kept, stderr)
     finally:
-        await finish(_end(kept, variant.timeouts.close / 2))
-        stderr.close()
+        try:
+            await finish(_end(kept, variant.timeouts.close / 2))
+        finally:
+            stderr.close()
 
 
 @asynccontextmanager
