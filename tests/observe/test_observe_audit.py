@@ -177,6 +177,34 @@ async def test_a_line_that_a_power_cut_left_half_spoils_no_other(tmp_path: Path)
     assert [row.tool for row in rows(str(file))] == ["before", "after"]
 
 
+async def test_a_disk_that_is_full_when_the_file_is_opened_costs_no_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither what is there nor what comes, which does not go on in a line that a power cut left half."""
+    file = tmp_path / "audit.jsonl"
+    half = '{"ts": 1, "ev'
+    file.write_bytes(msgspec.json.encode(record(call("a_before"))) + b"\n" + half.encode())
+    full = [True, True, True]
+    write, fchmod = os.write, os.fchmod
+
+    def write_later(descriptor: int, data: Any) -> int:
+        if full and os.fstat(descriptor).st_ino == file.stat().st_ino:
+            full.pop()
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    def fail_once(descriptor: int, mode: int) -> None:
+        monkeypatch.setattr(module.os, "fchmod", fchmod)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(module.os, "write", write_later)
+    monkeypatch.setattr(module.os, "fchmod", fail_once)
+    async with AuditLog(str(file), Audit(), Redactor()) as audit:
+        audit(call("a_after"))
+        await wait_for(lambda: not audit.waiting)
+    assert [row.tool for row in rows(str(file))] == ["a_before", "a_after"]
+
+
 async def test_nothing_is_written_where_it_is_switched_off(tmp_path: Path) -> None:
     async with AuditLog(str(tmp_path / "audit.jsonl"), Audit(enabled=False), Redactor()) as audit:
         audit(call())

@@ -201,12 +201,17 @@ class AuditLog:
         self._size += len(data)
 
     def _open(self) -> None:
-        self._descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        os.fchmod(self._descriptor, 0o600)
-        self._size = os.fstat(self._descriptor).st_size
-        if self._size and os.pread(self._descriptor, 1, self._size - 1) != b"\n":  # the machine stopped in a line
-            os.write(self._descriptor, b"\n")
-            self._size += 1
+        """Raises OSError; nothing is open then."""
+        descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # the machine stopped in a line
+                size += os.write(descriptor, b"\n")
+        except OSError:
+            os.close(descriptor)
+            raise
+        self._descriptor, self._size = descriptor, size
 
     def _rotate(self) -> None:
         os.close(self._descriptor)
