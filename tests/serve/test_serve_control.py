@@ -8,11 +8,13 @@ import os
 import socket
 import stat
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+import uvloop
 
 from mooring.config.home import Home
 from mooring.errors import ConfigError, DaemonAbsent, MooringError
@@ -328,3 +330,72 @@ async def test_stop_is_answered_before_it_happens(sock: Socket) -> None:
     async with connected(sock.home) as client:
         await Mooring(client).stop()
     await wait_for(sock.verbs._app.stopping.is_set)
+
+
+LOOPS = pytest.mark.parametrize(
+    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
+)
+
+
+def bare(path: Path) -> AbstractAsyncContextManager[None]:
+    """The socket without what is behind it."""
+    return control.serving(str(path), MagicMock(), MagicMock(), attach)
+
+
+@LOOPS
+@pytest.mark.parametrize("ticks", [0, 1, 3, 4, 5])  # after two, asyncio itself leaves it to the garbage collector
+def test_a_conversation_that_ends_before_it_began_is_closed(tmp_path: Path, loops: Any, ticks: int) -> None:
+    """Where agents' programs attach to a library, the process goes on; so would the connection."""
+    path = tmp_path / "s"
+
+    async def attached(client: socket.socket) -> None:
+        async with bare(path):
+            client.connect(str(path))
+            client.send(ATTACH)
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+        async with asyncio.timeout(BOUND):
+            while not ended(client):
+                await asyncio.sleep(0.001)
+
+    def ended(client: socket.socket) -> bool:
+        try:
+            return not client.recv(1000, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+    with socket.socket(socket.AF_UNIX) as client, asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(attached(client))
+
+
+def sockets() -> set[str]:
+    """Those that this process has open."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that lists
+            found.add(os.readlink(f"/proc/self/fd/{name}"))
+    return {link for link in found if link.startswith("socket:")}
+
+
+@LOOPS
+@pytest.mark.parametrize("ticks", range(4))
+def test_a_socket_that_is_cancelled_while_it_is_made_is_closed(tmp_path: Path, loops: Any, ticks: int) -> None:
+    async def cancelled() -> None:
+        async def served() -> None:
+            async with bare(tmp_path / "s"):
+                await asyncio.sleep(1000)
+
+        before = sockets()
+        serving = asyncio.create_task(served())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.wait((serving,))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert sockets() == before
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(cancelled())

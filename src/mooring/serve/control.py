@@ -52,6 +52,13 @@ class _Line(msgspec.Struct):
     workspace: str | None = None
 
 
+class Connections(set["ControlConnection"]):
+    """Those that are open and carry no conversation."""
+
+    over = False
+    """Nobody is admitted any more."""
+
+
 class ControlConnection(asyncio.Protocol):
     """One connection. Its tasks end with it."""
 
@@ -61,7 +68,7 @@ class ControlConnection(asyncio.Protocol):
         handler: Handler,
         attach: Attach,
         tasks: Tasks,
-        connections: set[ControlConnection],
+        connections: Connections,
     ) -> None:
         """``verbs`` are loaded for the first that is asked for; ``handler`` answers the requests of shims; ``tasks``
         owns the conversations and the verbs."""
@@ -79,6 +86,9 @@ class ControlConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transports do not inherit from asyncio's
+        if self._connections.over:  # accepted at the last moment
+            self._transport.abort()
+            return
         self._connections.add(self)
         if not same_user(transport.get_extra_info("socket")):
             self._send({"id": None, "error": failure(Refused("This control socket belongs to another user."))})
@@ -132,7 +142,9 @@ class ControlConnection(asyncio.Protocol):
         self._send({"attached": True})
         from mooring.wire import stdio_front  # a daemon that serves HTTP only never needs it
 
-        self._tasks.create_task(stdio_front.serve(self._transport, self._handler, principal, leftover=rest))
+        transport = self._transport
+        held = self._tasks.create_task(stdio_front.serve(transport, self._handler, principal, leftover=rest))
+        held.add_done_callback(lambda _: transport.abort())  # it may end before it began
         return True
 
     def _received(self, line: bytes) -> None:
@@ -190,23 +202,25 @@ async def serving(
     unready = f"{path}.new"
     with suppress(FileNotFoundError):
         os.unlink(unready)
-    connections: set[ControlConnection] = set()
+    connections = Connections()
     loop = asyncio.get_running_loop()
     async with Tasks() as tasks:
         try:
             server = await loop.create_unix_server(
-                lambda: ControlConnection(verbs, handler, attach, tasks, connections), unready
+                lambda: ControlConnection(verbs, handler, attach, tasks, connections), unready, start_serving=False
             )
         except OSError as error:  # the folder is ours by now: what is left is a path over some hundred bytes
             raise StoreError(
                 f"The control socket {path} cannot be made: {error}. Set MOORING_HOME to a folder with a shorter path."
             ) from error
-        os.chmod(unready, 0o600)
-        os.rename(unready, path)
         try:
+            await server.start_serving()  # within: who is cancelled in it must not leave it listening
+            os.chmod(unready, 0o600)
+            os.rename(unready, path)
             yield
         finally:
             server.close()
+            connections.over = True
             for connection in tuple(connections):
                 connection.close()
             with suppress(FileNotFoundError):
