@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 from test_wire_http_kit import LIMIT, Wire
 
 from mooring.testing import wait_for
@@ -425,3 +427,61 @@ async def test_closing_is_bounded_by_the_grace():
             assert await slow.closed()
             assert await surviving.closed()
     assert not server.surviving
+
+
+LOOPS = pytest.mark.parametrize(
+    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
+)
+
+
+@LOOPS
+@pytest.mark.parametrize("ticks", [0, 1, 3, 4, 5])  # after two, asyncio itself leaves it to the garbage collector
+def test_who_comes_at_the_last_moment_is_cut_off(loops, ticks):
+    """Where a library listens for the programs of agents, the process goes on; so would the connection."""
+
+    async def met(client):
+        echo = Echo()
+        async with HttpServer(echo) as server:
+            client.connect(await server.listen("127.0.0.1", 0))
+            client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+        seen = len(echo.seen)
+        await wait_for(lambda: ended(client), 5)
+        assert len(echo.seen) == seen
+
+    def ended(client):
+        try:
+            return not client.recv(1000, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+
+    with socket.socket() as client, asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(met(client))
+
+
+@LOOPS
+@pytest.mark.parametrize("ticks", range(4))
+def test_one_that_is_cancelled_while_it_begins_to_listen_is_closed(loops, ticks):
+    async def cancelled():
+        async def listens():
+            async with HttpServer(Echo()) as server:
+                await server.listen("127.0.0.1", port)
+                await asyncio.sleep(1000)
+
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        listening = asyncio.create_task(listens())
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.wait((listening,))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with pytest.raises(ConnectionRefusedError), socket.socket() as client:
+            client.connect(("127.0.0.1", port))
+
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(cancelled())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from mooring.wire.http_connection import Connection
 from mooring.wire.http_messages import JSON, Limits, Reply, Request, Stream, problem
@@ -61,11 +62,10 @@ class HttpServer:
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections at ``host`` and ``port`` (0: any free one); returns the address. Raises OSError."""
         bound = _bound(host, port)
-        if bound is None:
-            listener = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
-        else:
-            listener = await self.loop.create_server(lambda: Connection(self), sock=bound, backlog=BACKLOG)
+        create = partial(self.loop.create_server, lambda: Connection(self), backlog=BACKLOG, start_serving=False)
+        listener = await (create(host, port) if bound is None else create(sock=bound))
         self._listeners.append(listener)
+        await listener.start_serving()  # once it is ours: who is cancelled in it must not leave it listening
         name = listener.sockets[0].getsockname()
         return name[0], name[1]
 

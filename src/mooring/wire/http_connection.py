@@ -57,6 +57,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept, or refuse what is over the limits. uvloop has set TCP_NODELAY already."""
         self._transport = cast(asyncio.Transport, transport)
+        if self._server.closing:  # accepted at the last moment
+            self._deaf = True
+            self._transport.abort()
+            return
         self.peer = str((transport.get_extra_info("peername") or ("",))[0])
         self._reader = RequestReader(self, self.peer, self._limits, self._arrived)
         self._deadline = self._now() + self._limits.header_timeout
