@@ -15,8 +15,10 @@ import mooring
 from mooring.agents.events import AnyEvent, ToolCall
 from mooring.agents.handler import Approval, Handler, Verdict
 from mooring.agents.program import started
+from mooring.config.home import Home
 from mooring.config.plan_servers import Process
 from mooring.errors import ConfigError, MooringError, StoreError
+from mooring.serve import agents
 from mooring.serve.app import App
 from mooring.testing.daemon import server
 from mooring.testing.http_client import HttpClient
@@ -50,6 +52,30 @@ async def test_the_endpoint_of_agents_is_open_in_each_of_several_blocks() -> Non
                     assert await client.open()
             assert (app.endpoint, app.public_url) == ("", "")
         assert (len(app.on_applied), len(app.keys.on_revoked)) == before
+
+
+async def test_a_socket_for_programs_that_could_not_be_made_is_made_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else its program would find nobody there, and start a daemon of its own."""
+    made = agents.serving
+    failures = [StoreError("not now")]
+
+    @asynccontextmanager
+    async def serving(*what: Any) -> AsyncGenerator[None]:
+        if failures:
+            raise failures.pop()
+        async with made(*what):
+            yield
+
+    monkeypatch.setattr(agents, "serving", serving)
+    async with opened() as (m, _), m.agents() as pool, pool.agent("a") as agent:
+        ground = agent._seat.ground
+        with pytest.raises(StoreError, match="not now"):
+            await ground.shim("agent/a")
+        _, environment = await ground.shim("agent/a")
+        _, writer = await asyncio.open_unix_connection(Home.below(environment["MOORING_HOME"]).socket)
+        writer.close()
 
 
 async def test_an_agent_opens_and_closes_while_the_configuration_is_not_valid(tmp_path: Path) -> None:

@@ -83,11 +83,12 @@ class Ground:
     async def shim(self, workspace: str) -> tuple[tuple[str, ...], dict[str, str]]:
         async with self._opening:
             if not self._private:
-                self._private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-", dir=_roomy()))
-                home = Home.below(self._private)
+                private = self._stack.enter_context(TemporaryDirectory(prefix="mooring-", dir=_roomy()))
+                home = Home.below(private)
                 home.prepare()
                 attached = serving(home.socket, lambda: self._app.verbs, self.relay, self._attached)
                 await self._stack.enter_async_context(attached)
+                self._private = private
         argv = (sys.executable, "-m", "mooring", "stdio", "-w", workspace)
         return argv, {"MOORING_HOME": self._private}
 
