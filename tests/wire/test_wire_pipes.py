@@ -43,8 +43,17 @@ def _run(work: Coroutine[Any, Any, None], loops: Any) -> None:
         runner.run(asyncio.wait_for(work, 60))
 
 
+class Derived(uvloop.Loop):
+    """Of a program that Mooring is a library of."""
+
+
 LOOPS = pytest.mark.parametrize(
-    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
+    "loops",
+    [
+        pytest.param(uvloop.new_event_loop, id="uvloop"),
+        pytest.param(Derived, id="derived"),
+        pytest.param(asyncio.new_event_loop, id="asyncio"),
+    ],
 )
 
 

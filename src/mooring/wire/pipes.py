@@ -24,7 +24,7 @@ async def taken_over(
     more: they are closed with the transports, or at once when it fails or is cancelled. What was left over is the
     caller's to deliver."""
     loop = asyncio.get_running_loop()
-    closes = not type(loop).__module__.startswith("uvloop")
+    closes = isinstance(loop, asyncio.BaseEventLoop)  # uvloop's is none, nor is what others derive from it
     try:
         writer, _ = await loop.connect_write_pipe(writing, _file(pipes.writer, "wb", closes))
     except BaseException:
