@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,28 @@ async def test_a_system_that_does_not_say_what_it_has_is_an_error_that_says_so(
     with pytest.raises(StartFailed, match=r'Server "voice": .*dpkg-query did not say within 0\.2 s whether sox is'):
         async with Keeper() as keeper:
             await ready(keeper, Environment("", (), packages=("sox",)), "voice", str, str)
+
+
+async def test_what_was_left_half_made_is_gone_before_anybody_makes_it_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the start that removes it is given up: its thread goes on."""
+    removing, go = threading.Event(), threading.Event()
+
+    def rmtree(*_: object) -> None:
+        removing.set()
+        go.wait(20)
+
+    monkeypatch.setattr(plugin_environment.shutil, "rmtree", rmtree)
+    async with Keeper() as keeper:
+        wanted = Environment(str(tmp_path / "0a"), ("cowsay",))
+        making = asyncio.create_task(ready(keeper, wanted, "voice", str, str))
+        try:
+            assert await asyncio.to_thread(removing.wait, 20)
+            making.cancel()
+            done, _ = await asyncio.wait((making,), timeout=0.1)
+            assert not done
+        finally:
+            go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await making

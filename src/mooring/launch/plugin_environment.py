@@ -16,7 +16,7 @@ from mooring.config.plan_servers import Environment
 from mooring.errors import StartFailed
 from mooring.launch import command
 from mooring.launch.environment import child_environment
-from mooring.launch.kept import Keeper
+from mooring.launch.kept import Keeper, finish
 
 MARKER = "mooring-ready"
 QUESTION = 20.0
@@ -40,7 +40,8 @@ async def ready(
         if _whole(environment):
             return
         said(f"[mooring] making an environment for {', '.join(environment.requirements)}")
-        await asyncio.to_thread(shutil.rmtree, environment.folder, True)
+        # To its end, whoever gives up: it would go on under the hands of who makes it next.
+        await finish(asyncio.to_thread(shutil.rmtree, environment.folder, True))
         os.makedirs(os.path.dirname(environment.folder), mode=0o700, exist_ok=True)
         for argv in steps(environment):
             await _step(keeper, argv, server, said)
