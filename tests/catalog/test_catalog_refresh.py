@@ -366,8 +366,8 @@ descriptin = "typo"
 
 async def test_files_of_ones_own_are_a_source(desk: Any, tmp_path: Path) -> None:
     """R31: user-defined sources."""
-    (tmp_path / "a.toml").write_text(OWN)
-    (tmp_path / "b.json").write_text('{"name": "com.us/one", "description": "One"}')
+    (tmp_path / "a.toml").write_text(OWN, "utf-8-sig")  # as editors on Windows write
+    (tmp_path / "b.json").write_text('{"name": "com.us/one", "description": "One"}', "utf-8-sig")
     (tmp_path / "c.json").write_text('{"servers": [{"server": {"name": "com.us/two"}}, 5, {"x": 1}]}')
     (tmp_path / "d.json").write_text("{")
     (tmp_path / "e.txt").write_text("not read")

@@ -235,6 +235,19 @@ def test_line_ends_stay(tmp_path: Path) -> None:
     assert b"# the end\r\n" in file.read_bytes()
 
 
+def test_a_file_with_a_byte_order_mark_is_edited_like_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "mooring.toml"
+    for edit in (
+        lambda read: added(read, {"new": {"command": "y"}}),
+        lambda read: switched(read, "other", False),
+        lambda read: removed(read, "time"),
+    ):
+        file.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
+        edit(load(file)).apply()
+        assert "the end" in file.read_text()
+        load(file)
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "f"
     file.write_text("old")

@@ -158,6 +158,15 @@ def test_a_file_that_is_not_text_is_an_error(tmp_path: Path) -> None:
         load(tmp_path / "mooring.toml")
 
 
+def test_the_mark_that_windows_editors_put_in_front_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    for file, name in (("mooring.toml", "time"), ("conf.d/x.toml", "other")):
+        (tmp_path / file).write_bytes(f"\ufeff[mcp_servers.{name}]\r\ncommand = 'x'\r\n".encode())
+    read = load(tmp_path / "mooring.toml")
+    assert list(read.config.mcp_servers) == ["time", "other"]
+    assert read.place(("mcp_servers", "time")) == (str(tmp_path / "mooring.toml"), 1)
+
+
 def test_toml_without_a_bottom_is_an_error_and_no_crash(write: Callable[..., Path]) -> None:
     with pytest.raises(ConfigError, match="nested too deeply"):
         load(write("a = " + "[" * 100_000))

@@ -148,6 +148,19 @@ def test_what_else_is_in_the_file_stays_and_removal_restores_every_byte(name: st
 
 
 @pytest.mark.parametrize("name", ["claude-code", "codex"])
+def test_a_file_with_a_byte_order_mark_is_taken_and_given_back(name: str, tmp_path: Path) -> None:
+    client = find(name)
+    file = tmp_path / "file"
+    before = b"\xef\xbb\xbf" + BEFORE[client.format].encode()
+    file.write_bytes(before)
+    registered(client, str(file), COMMAND).apply()
+    assert registered(client, str(file), COMMAND).empty
+    change = unregistered(client, str(file))
+    change.apply()
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex"])
 def test_edits_made_meanwhile_survive_a_removal(name: str, tmp_path: Path) -> None:
     client = find(name)
     file = tmp_path / "file"

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from mooring.config.files import held, mode_of, write_atomically
+from mooring.config.files import held, mode_of, read_text, write_atomically
 from mooring.config.load import load
 from mooring.config.locate import spans_of
 from mooring.config.names import did_you_mean, server_fault
@@ -219,5 +219,5 @@ def _check_writable(file: File, before: str | None) -> None:
         return
     if not mode_of(file, 0) & 0o200:
         raise ConfigError("the file is read-only", file=str(file))
-    if before is not None and file.read_bytes().decode() != before:
+    if before is not None and read_text(file) != before:
         raise ConfigError("the file was changed by somebody else just now; try again", file=str(file))

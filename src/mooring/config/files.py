@@ -1,4 +1,5 @@
-"""Files that must never be half written or readable by others. Called by the secret store and the editor."""
+"""Files that must never be half written or readable by others, and text that people wrote. Called by the secret store,
+the editor and whoever reads a configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +12,14 @@ from contextlib import contextmanager, suppress
 from mooring.errors import ConfigError
 
 FilePath = str | os.PathLike[str]
+_BYTE_ORDER_MARK = "\ufeff"
+
+
+def read_text(file: FilePath) -> str:
+    """What a UTF-8 file says, without the byte order mark that editors on Windows put in front; line ends stay. Raises
+    OSError and UnicodeDecodeError."""
+    with open(file, "rb") as handle:
+        return handle.read().decode().removeprefix(_BYTE_ORDER_MARK)
 
 
 def write_atomically(file: FilePath, content: bytes, *, mode: int) -> None:

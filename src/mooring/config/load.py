@@ -13,6 +13,7 @@ from pathlib import Path as File
 from typing import Any
 
 from mooring.config import decode, references
+from mooring.config.files import read_text
 from mooring.config.locate import line_of
 from mooring.config.schema import Config, Loaded
 from mooring.config.schema_base import Path, dotted
@@ -84,7 +85,7 @@ class _Reader:
         name = str(file)
         self.files.append(name)
         try:
-            text = self.texts[name] if name in self.texts else file.read_bytes().decode()
+            text = self.texts[name] if name in self.texts else read_text(file)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"cannot be read: {error}", file=name) from error
         self.sources[name] = text

@@ -159,6 +159,6 @@ def _toml(file: str, text: str) -> Any:
     from tomlkit.exceptions import TOMLKitError
 
     try:
-        return tomlkit.parse(text)
+        return tomlkit.parse(text.removeprefix("\ufeff"))  # of an editor on Windows
     except TOMLKitError as error:
         raise ConfigError(f"not valid TOML: {error}; it was left as it is", file=file) from None

@@ -59,10 +59,11 @@ def _read(origin: CatalogSource, mark: str) -> Batch:
 
 def _records(file: Path) -> Iterator[tuple[str, Any]]:
     """The records of a file, by id; those of JSON files have their name inside."""
+    text = file.read_text("utf-8-sig")  # editors on Windows write such a mark in front
     if file.suffix == ".toml":
-        yield from tomllib.loads(file.read_text("utf-8")).items()
+        yield from tomllib.loads(text).items()
         return
-    content: Any = msgspec.json.decode(file.read_bytes())
+    content: Any = msgspec.json.decode(text)
     if isinstance(content, dict):
         wrapped: Any = cast("dict[str, Any]", content).get("servers", [content])
         content = wrapped
