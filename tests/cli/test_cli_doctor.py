@@ -76,6 +76,18 @@ def test_folders_and_files_that_others_may_use_are_wrong(place: Path, run: Run) 
     assert (result.exit_code, findings(result)["home"]["advice"]) == (1, f"Run: chmod 700 {place}")
 
 
+@pytest.mark.parametrize("home", ["file/home", "nowhere/home"])
+def test_a_home_that_cannot_be_made_is_wrong(home: str, place: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "file").touch()
+    (place / "nowhere").symlink_to(place / "absent")
+    monkeypatch.setenv("MOORING_HOME", str(place / home))
+    result = run("doctor", "--json")
+    found = findings(result)["home"]
+    assert (result.exit_code, found["level"]) == (1, "error")
+    assert f"{(place / home).parent} is not a folder that you can write" in found["message"]
+    assert found["advice"] == "Set MOORING_HOME to a folder that you may write."
+
+
 def test_an_invalid_configuration_is_wrong(place: Path, run: Run) -> None:
     (place / "mooring.toml").write_text("[gateway]\nidle = 1\n")
     result = run("doctor", "--json")

@@ -58,8 +58,8 @@ def _home(home: Home) -> Iterator[Finding]:
 
 
 def _folder(folder: Path) -> Finding:
-    if not folder.exists():
-        return Finding("home", "ok", f"{folder} is not there yet; it is made when it is needed")
+    if not os.path.lexists(folder):
+        return _missing(folder)
     if not folder.is_dir() or not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return Finding("home", "error", f"{folder} is not a folder that you can write", f"Look at: ls -ld {folder}")
     status = folder.stat()
@@ -71,6 +71,15 @@ def _folder(folder: Path) -> Finding:
     if mode & 0o055:
         return Finding("home", "warning", f"others may look into {folder} (mode {mode:o})", f"Run: chmod 700 {folder}")
     return Finding("home", "ok", f"{folder} (mode {mode:o})")
+
+
+def _missing(folder: Path) -> Finding:
+    """A folder that is still to be made, in the nearest one above it that there is."""
+    above = next(parent for parent in folder.parents if os.path.lexists(parent))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        message = f"{folder} is not there and cannot be made: {above} is not a folder that you can write"
+        return Finding("home", "error", message, "Set MOORING_HOME to a folder that you may write.")
+    return Finding("home", "ok", f"{folder} is not there yet; it is made when it is needed")
 
 
 def _daemon(home: Home) -> Iterator[Finding]:
