@@ -78,6 +78,23 @@ async def test_a_socket_for_programs_that_could_not_be_made_is_made_for_the_next
         writer.close()
 
 
+async def test_nothing_of_the_endpoint_goes_on_behind_its_block() -> None:
+    """Where an issuer is configured, its tokens are watched as long as somebody could come with one."""
+    issuer = {"issuer": "http://127.0.0.1:9", "admit": [{"workspace": "alice", "claims": {}}]}
+    async with opened({**CONFIG, "workspaces": {"alice": {}}, "identity": {"company": issuer}}) as (m, app):
+        async with m.agents() as pool, pool.agent("a") as agent:
+            await agent._seat.ground.endpoint()
+            assert app.login.identity is not None
+            assert watching()
+        assert app.login.identity is None
+        assert not watching()
+
+
+def watching() -> list[asyncio.Task[Any]]:
+    """The tasks that end tokens."""
+    return [task for task in asyncio.all_tasks() if "expiring" in repr(task.get_coro())]
+
+
 async def test_an_agent_opens_and_closes_while_the_configuration_is_not_valid(tmp_path: Path) -> None:
     file = tmp_path / "mooring.toml"
     file.write_text('[agents.a]\ntype = "native"\nmodel = "test"\n')

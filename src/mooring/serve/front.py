@@ -10,6 +10,7 @@ from mooring.config.plan import Gateway, Plan
 from mooring.errors import MooringError
 from mooring.nouns import Principal
 from mooring.observe.sinks import CONTENT_TYPE, Now
+from mooring.tasks import Tasks
 from mooring.wire import jsonrpc
 from mooring.wire.headers import Hosts
 from mooring.wire.http import HttpServer
@@ -39,7 +40,7 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
     pages = {"/healthz": healthz, "/metrics": metrics}
     addresses = gateway.listen if listen is None else listen
     front = McpFront(app.relay, app.login, hosts=_hosts(gateway, addresses), pages=pages)
-    async with HttpServer(front, admit=front.admit) as server, front:
+    async with Tasks() as tasks, HttpServer(front, admit=front.admit) as server, front:
         bound = [await _listen(server, host, port) for host, port in addresses]
         app.endpoint = f"http://{_authority(*bound[0])}/mcp"
 
@@ -55,7 +56,7 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
             if outside is None and plan.identity:
                 from mooring.serve.outside import Outside  # only where others say who somebody is
 
-                outside = Outside(app, front)
+                outside = Outside(app, front, tasks)
             if outside is not None:
                 outside.apply(plan.identity)
             front.end_sessions(lambda session: not _open(session.principal, plan))
@@ -69,6 +70,7 @@ async def fronts(app: App, listen: tuple[tuple[str, int], ...] | None = None) ->
             app.on_applied.remove(applied)
             app.keys.on_revoked.remove(revoked)
             app.endpoint = app.public_url = ""
+            app.login.identity = None
 
 
 def _measured(app: App) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mooring.access.expiry import expiring
 from mooring.access.identity import Identity
 from mooring.config.plan import Issuer
+from mooring.tasks import Tasks
 from mooring.wire.http_front import McpFront
 from mooring.wire.http_session import HttpSession
 from mooring.wire.resource import Resource
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Outside:
-    """Keeps login and front in step with the issuers of the configuration."""
+    """Keeps login and front in step with the issuers of the configuration, as long as the front is open."""
 
-    def __init__(self, app: App, front: McpFront) -> None:
+    def __init__(self, app: App, front: McpFront, tasks: Tasks) -> None:
         self._app = app
         self._front = front
-        self._identity = Identity(app.events, app.tasks.create_task)
+        self._identity = Identity(app.events, tasks.create_task)
         self._identity.on_ended.append(self._end)
         self._identity.on_expired.append(self._silence)
-        app.tasks.create_task(expiring(self._identity))
+        tasks.create_task(expiring(self._identity))
 
     def apply(self, issuers: tuple[Issuer, ...]) -> None:
         """These hold from now on, at the public URL of now."""
