@@ -66,7 +66,7 @@ class Vault:
 
     async def fetch(self, ref: SecretRef) -> str:
         """A secret that the configuration refers to. Raises ConfigError when it is missing."""
-        return await aside(lambda: self._secrets.fetch(ref))
+        return await aside(lambda: self._secrets.fetch(ref), (self._secrets, ref))
 
     async def credentials(self, found: Iterable[Registration], *, make: bool) -> dict[str, str]:
         """What LiteLLM sends to each variant. Without ``make`` nothing is made, and what is missing is left out."""

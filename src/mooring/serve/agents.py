@@ -22,7 +22,6 @@ from mooring.config.plan import Plan, Variant
 from mooring.config.plan_servers import Launch, Process
 from mooring.config.schema import Loaded
 from mooring.errors import ConfigError, Refused
-from mooring.launch.aside import aside
 from mooring.launch.base import Launched
 from mooring.launch.functions import FunctionConnection, Served
 from mooring.nouns import InstanceKey, NewKey, Principal
@@ -34,7 +33,7 @@ from mooring.serve.control import serving
 from mooring.serve.front import fronts
 from mooring.serve.functions import FunctionServer
 from mooring.serve.redacted import Redacted
-from mooring.serve.starter import kind
+from mooring.serve.starter import fetched, kind
 from mooring.tasks import Tasks
 
 LOCAL = (("127.0.0.1", 0),)
@@ -121,7 +120,7 @@ class Ground:
     async def started(self, name: str, launch: Launch) -> AsyncGenerator[Launched]:
         variant = Variant(f"agent-{name}", f"agent {name}", "{}", "", launch)
         launcher = self._app.launchers[kind(variant)]
-        secrets = await aside(lambda: self._app.secrets.fetch_all(launch))
+        secrets = await fetched(self._app.secrets, launch)
         async with launcher.launch(variant, InstanceKey(variant.id, ""), secrets) as launched:
             shown = Redacted(launched, self._app.redact)
             if isinstance(launch, Process):

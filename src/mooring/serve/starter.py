@@ -33,6 +33,13 @@ class SecretSource(Protocol):
     def login(self, variant: str) -> LoginPlace: ...
 
 
+async def fetched(secrets: SecretSource, launch: Launch) -> dict[str, str]:
+    """The secrets that ``launch`` needs, looked up beside everything else. Raises ConfigError."""
+    from mooring.launch.aside import aside  # most servers have no secrets
+
+    return await aside(partial(secrets.fetch_all, launch), (secrets, *references(launch).items()))
+
+
 class Starter:
     """Launches servers; what they say on stderr goes, redacted, to their log."""
 
@@ -59,11 +66,7 @@ class Starter:
         launcher = self._launchers.get(kind(variant))
         if launcher is None:
             raise NoLauncher(f"Nothing here can start {kind(variant)} servers.", server=variant.server)
-        values: dict[str, str] = {}
-        if references(variant.launch):
-            from mooring.launch.aside import aside  # most servers have no secrets
-
-            values = await aside(partial(self._secrets.fetch_all, variant.launch))
+        values = await fetched(self._secrets, variant.launch) if references(variant.launch) else {}
         if isinstance(launcher, Preparing):
             await launcher.prepare(variant, progress.phase, partial(self._logs.add, variant.server))
         progress.phase("start")

@@ -21,11 +21,11 @@ from mooring.launch.base import Launched, Local, Pipes, Settling, Url
 from mooring.nouns import Era, InstanceKey
 from mooring.observe.redact import Redactor
 from mooring.serve.logs import Logs
+from mooring.serve.starter import SecretSource, fetched
 from mooring.serve.verdicts import Verdicts
 from mooring.wire.connection import Connection, Listener
 
 if TYPE_CHECKING:
-    from mooring.serve.starter import SecretSource
     from mooring.wire.bearer import Bearer
 
 STRAY_SHOWN = 200
@@ -154,11 +154,10 @@ class Upstream:
         launch = variant.launch
         if not (isinstance(launch, Remote) and launch.auth == "oauth"):
             return None
-        from mooring.launch.aside import aside
         from mooring.wire.bearer import Bearer
 
         needed = CLIENT_SECRET in references(launch)
-        values = await aside(partial(self._secrets.fetch_all, launch)) if needed else {}
+        values = await fetched(self._secrets, launch) if needed else {}
         place = self._secrets.login(variant.id)
         return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add)
 
