@@ -222,6 +222,24 @@ async def test_an_answer_to_another_request_is_none(http_bench: HttpBench, strea
     assert (await call(connection, "refusing"))["code"] == -32600
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_an_answer_on_a_stream_that_is_none_fails_its_call_at_once(http_bench: HttpBench, era: Era) -> None:
+    server = await http_bench.serve(era)
+    over = asyncio.Event()
+
+    async def empty(it: Exchange, arguments: Any) -> None:
+        await it.event({"jsonrpc": "2.0", "id": it.message["id"] + 1000})
+        await it.event({"jsonrpc": "2.0", "id": it.message["id"]})
+        await over.wait()
+        await it.end()
+
+    server.tools["empty"] = empty
+    connection = await http_bench.connect(server)
+    with pytest.raises(UpstreamProtocol, match="answered tools/call with neither a result nor an error"):
+        await call(connection, "empty")
+    over.set()
+
+
 async def test_a_question_that_fits_no_single_call_goes_to_the_listener(http_bench: HttpBench) -> None:
     """A18: with two calls under way, or one that was just cancelled, it could be another caller's."""
     server = await http_bench.serve("legacy")

@@ -148,6 +148,20 @@ def test_what_is_no_message_is_refused_with_the_right_code(frame: bytes, code: i
     assert refusal.value.code == code
 
 
+@pytest.mark.parametrize(
+    ("frame", "has"),
+    [
+        (b'{"id":1}', "neither a result nor an error"),
+        (b'{"id":1,"error":{},"result":{}}', "both a result and an error"),
+        (b'{"id":1,"error":null,"result":null}', "both a result and an error"),
+    ],
+)
+def test_of_a_response_that_is_none_it_is_known_what_it_answers(frame: bytes, has: str) -> None:
+    with pytest.raises(jsonrpc.BadResponse) as refusal:
+        decode(frame)
+    assert (refusal.value.id, refusal.value.has) == (1, has)
+
+
 def test_a_response_may_say_null_of_what_it_does_not_have() -> None:
     """As JSON-RPC 1.0 wants it, and servers that serialise every member."""
     fine, failed = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from stdio_bench import LIMIT, Ear, StdioBench, call
 
-from mooring.errors import Busy, Crashed
+from mooring.errors import Busy, Crashed, UpstreamProtocol
 from mooring.launch.base import Pipes
 from mooring.wire import upstream_pipe
 from mooring.wire.jsonrpc import Answer
@@ -59,7 +59,7 @@ async def test_garbage_is_counted_and_shown_and_harms_nothing(stdio_bench: Stdio
         r"""
 legacy(); request = read()
 for line in (b"Listening on port 80", b'{"id":2,"result":{', b'{"id":2,"result":"\xff"}', b"[]", b"", b"  ",
-             b'{"id":2}', b'{"method":"notifications/progress","params":[]}'): raw(line)
+             b'{"id":99}', b'{"method":"notifications/progress","params":[]}'): raw(line)
 send(id=99, result={}); send(id="x", result={}); send(id=None, error={"code": -32700}); reply(request, ok=True); read()
 """
     )
@@ -176,6 +176,32 @@ async def test_null_in_the_place_of_what_is_not_there_is_nothing(stdio_bench: St
     )
     assert (await call(connection))["fine"]
     assert await stdio_bench.listener.next() == ("notifications/tools/list_changed", {})
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [("", "neither a result nor an error"), (',"result":{},"error":{"code":1}', "both a result and an error")],
+)
+async def test_an_answer_that_is_none_fails_its_call_at_once(stdio_bench: StdioBench, members: str, said: str) -> None:
+    """And no other; it is shown where the server's author looks for it."""
+    connection = await stdio_bench.connect(
+        f"legacy(); first = read(); second = read()\n"
+        f"raw(b'{{\"id\":%d{members}}}' % first['id']); reply(second, fine=True); read()"
+    )
+    calls = [asyncio.create_task(call(connection)) for _ in range(2)]
+    with pytest.raises(UpstreamProtocol, match=f"answered tools/call with {said}"):
+        await calls[0]
+    assert (await calls[1])["fine"]
+    assert len(stdio_bench.strays) == 1
+
+
+async def test_a_probe_that_is_answered_with_nothing_was_not_understood(stdio_bench: StdioBench) -> None:
+    connection = await stdio_bench.connect(
+        "raw(b'{\"id\":%d}' % expect('server/discover')['id'])\nlegacy(); reply(read(), fine=True); read()",
+        era=None,
+    )
+    assert connection.facts.era == "legacy"
+    assert (await call(connection))["fine"]
 
 
 async def test_a_caller_that_fails_to_listen_disturbs_nobody(

@@ -25,6 +25,7 @@ INTERNAL_ERROR = -32603
 
 EMPTY = b"{}"
 _NULL = Raw(b"null")
+_NO_MESSAGE = "neither a request, a notification nor a response"
 _USUAL = 64
 """Characters of a member's name that is worth remembering; anybody may send longer ones."""
 
@@ -56,6 +57,15 @@ class BadFrame(ValueError):
         self.raw_id = raw_id
 
 
+class BadResponse(BadFrame):
+    """A frame says which request it answers, ``id``, and then nothing, or two things: ``has`` says which."""
+
+    def __init__(self, id: int | str | None, has: str) -> None:
+        super().__init__(_NO_MESSAGE, INVALID_REQUEST)
+        self.id = id
+        self.has = has
+
+
 _envelope = msgspec.json.Decoder(Envelope)
 _members = msgspec.json.Decoder(dict[str, Raw])
 _string = msgspec.json.Decoder(str)
@@ -65,7 +75,8 @@ _encode = msgspec.json.Encoder().encode
 def decode(frame: bytes | bytearray | memoryview) -> Envelope:
     """One frame as an envelope whose payload members are raw.
 
-    Raises BadFrame when the bytes are not UTF-8, not JSON, nested too deep, or not a JSON-RPC message.
+    Raises BadFrame when the bytes are not UTF-8, not JSON, nested too deep, or not a JSON-RPC message, and BadResponse
+    when it is known at least what they answer.
     """
     try:
         if not isinstance(frame, bytes):
@@ -89,9 +100,12 @@ def decode(frame: bytes | bytearray | memoryview) -> Envelope:
 def _drop_null(message: Envelope) -> None:
     """A response that has both members, one of them null, as JSON-RPC 1.0 had it, has the other one. Raises BadFrame
     for all else."""
-    empty = [member for member in (message.result, message.error) if member == _NULL]
-    if message.id is UNSET or len(empty) != 1 or UNSET in (message.result, message.error):
-        raise BadFrame("neither a request, a notification nor a response", INVALID_REQUEST)
+    if message.id is UNSET:
+        raise BadFrame(_NO_MESSAGE, INVALID_REQUEST)
+    if message.result is UNSET:
+        raise BadResponse(message.id, "neither a result nor an error")
+    if (message.result == _NULL) is (message.error == _NULL):
+        raise BadResponse(message.id, "both a result and an error")
     if message.error == _NULL:
         message.error = UNSET
     else:

@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from mooring.errors import Busy, Crashed, StartFailed, TimedOut
+from mooring.errors import Busy, Crashed, StartFailed, TimedOut, UpstreamProtocol
 from mooring.launch.base import Pipes
 from mooring.nouns import Era, Facts
 from mooring.wire import jsonrpc
@@ -29,9 +29,11 @@ from mooring.wire.eras import SUBSCRIPTION_ID_KEY, to_modern_params
 from mooring.wire.jsonrpc import (
     EMPTY,
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Answer,
     BadFrame,
+    BadResponse,
     Envelope,
     fields,
     members,
@@ -154,6 +156,7 @@ class StdioConnection(Generic[C]):
         self._name = name
         self._listener = listener
         self._stray = stray
+        self._agreed = False
         self._bad_lines = 0
         self._last_id = 0
         self._pending: dict[int, _Pending] = {}
@@ -171,6 +174,7 @@ class StdioConnection(Generic[C]):
     def agree(self, facts: Facts, capabilities: bytes) -> None:
         """The handshake is over: answers to it that are still open no longer count."""
         self.facts = facts
+        self._agreed = True
         self._pending.clear()
         if facts.era == "legacy":
             self._dialogue = True
@@ -195,7 +199,8 @@ class StdioConnection(Generic[C]):
             self._ended("was stopped")
 
     async def request(self, method: str, params: bytes, caller: Caller | None = None) -> Answer:
-        """See ``wire.connection.Connection.request``; also raises Busy when the server does not read its input."""
+        """See ``wire.connection.Connection.request``; also raises Busy when the server does not read its input, and
+        UpstreamProtocol when its answer is none."""
         answer = self.begin(method, params, caller)
         request_id = self._last_id
         try:
@@ -249,6 +254,8 @@ class StdioConnection(Generic[C]):
             self._bad_lines += 1
             if self._stray is not None:
                 self._stray(line, str(error))
+            if isinstance(error, BadResponse):
+                self._misanswered(error)
         except Exception:
             _log.exception("%s: a message could not be passed on", self._name)  # one caller's fault is not the others'
 
@@ -262,6 +269,18 @@ class StdioConnection(Generic[C]):
             result = None if message.result is UNSET else bytes(message.result)
             error = None if message.error is UNSET else bytes(message.error)
             request.answer.set_result(Answer(result, error))
+
+    def _misanswered(self, error: BadResponse) -> None:
+        """A response that cannot be understood comes once, too: whoever waits for it would wait in vain. In the
+        handshake not to understand a request is an answer."""
+        request = self._pending.pop(jsonrpc.own_number(error.id), None)
+        if request is None or request.answer.done():
+            return
+        what = f"{self._name} answered {request.method} with {error.has}"
+        if self._agreed:
+            request.answer.set_exception(UpstreamProtocol(what, server=self._name, phase="call"))
+        else:
+            request.answer.set_result(jsonrpc.failure(INVALID_REQUEST, what))
 
     def _said(self, method: str, params: bytes) -> None:
         if method == "notifications/progress":
@@ -347,7 +366,7 @@ class StdioConnection(Generic[C]):
 
     async def _listen(self, params: bytes) -> None:
         """Ask a modern server to tell of list changes; its answer means that it will not tell any more."""
-        with suppress(Crashed, Busy):
+        with suppress(Crashed, Busy, UpstreamProtocol):
             await self.request(_LISTEN, params)
 
     def _ended(self, reason: str) -> None:

@@ -17,9 +17,10 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec import UNSET
 
+from mooring.errors import UpstreamProtocol
 from mooring.wire import jsonrpc
 from mooring.wire.connection import Caller, Listener
-from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, Answer, BadFrame, members, text
+from mooring.wire.jsonrpc import EMPTY, INTERNAL_ERROR, Answer, BadFrame, BadResponse, members, text
 from mooring.wire.stdio_upstream import GHOST
 from mooring.wire.upstream_params import OUTSIDE, without_tag
 
@@ -28,6 +29,8 @@ QUESTIONS = 100
 CLOSING = 1.0
 """Seconds that questions get to unwind when the conversation is closed."""
 
+_OK = 200
+"""What stood before whatever comes on a stream."""
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +68,8 @@ class Dialogue:
         """Calls that were cancelled a moment ago, on which the server may still be working."""
 
     def take(self, frame: bytes, call: Call | None) -> Answer | None:
-        """One message on the stream of ``call``, or of none: passed on, or the answer to the call."""
+        """One message on the stream of ``call``, or of none: passed on, or the answer to the call. Raises
+        UpstreamProtocol when that cannot be understood."""
         try:
             message = jsonrpc.decode(frame)
             params = EMPTY if message.params is UNSET else bytes(message.params)
@@ -75,6 +79,10 @@ class Dialogue:
                 self._said(message.method, params, call)
             else:
                 self._asked(text(message.id), message.method, params, call)
+        except BadResponse as error:
+            if call is not None and jsonrpc.own_number(error.id) == call.id:
+                what = f"{self._name} answered {call.method} with {error.has}"
+                raise UpstreamProtocol(what, server=self._name, phase="call", http=_OK) from None
         except BadFrame:
             pass  # no message at all: nobody waits for it
         except Exception:
