@@ -51,7 +51,7 @@ class MooringError(Exception):
     def shown(self) -> dict[str, Any]:
         """Those of its facts that an MCP client may have."""
         facts = self.facts()
-        return {key: facts[key] for key in ("kind", "server", "phase", "retry_at") if key in facts}
+        return {key: facts[key] for key in ("kind", "cause", "server", "phase", "retry_at") if key in facts}
 
 
 class ConfigError(MooringError):
@@ -150,6 +150,8 @@ class Crashed(Unavailable):
 
 class BackingOff(Unavailable):
     """The server failed before and waits for its next try."""
+
+    # ``cause`` in its facts is the kind of that failure.
 
     kind = "backing_off"
 

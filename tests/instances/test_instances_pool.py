@@ -184,6 +184,7 @@ async def test_while_backing_off_a_call_is_told_at_once_when_and_why() -> None:
         with pytest.raises(BackingOff, match=r"not available: .*broken; next try in 8 s") as told:
             await pool.lease(TIME, KEY)
         assert told.value.details["retry_at"] == pytest.approx(time.time() + 8, abs=1)
+        assert told.value.shown()["cause"] == "start_failed"
         assert bench.opener.entries == 4
         assert pool.rows()[0].retry_at == pytest.approx(time.time() + 8, abs=1)
         bench.opener.failing = None

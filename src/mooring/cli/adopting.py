@@ -79,7 +79,7 @@ def exec_(tool: str, arguments: str, workspace: str | None, as_json: bool, no_sp
     """Call TOOL by any of its names, as registry_exec does.
 
     ARGUMENTS is a JSON object; "-" reads it from stdin. TOOL may have the form mcp_PREFIX_TOOL. Exit 1 when the tool
-    failed, 4 when a program that its server needs was looked for and is not installed.
+    failed, 4 when a program that its server needs is not installed.
     """
     run(Mooring.exec, tool, arguments, workspace, as_json, no_spawn)
 

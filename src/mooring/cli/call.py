@@ -31,7 +31,7 @@ def call(tool: str, arguments: str, workspace: str | None, as_json: bool, no_spa
     """Call TOOL with ARGUMENTS, a JSON object.
 
     "-" reads it from stdin. A call that a person has to agree to is asked about, in a terminal. Exit 1 when the tool
-    failed, 4 when a program that its server needs was looked for and is not installed.
+    failed, 4 when a program that its server needs is not installed.
     """
     run(Mooring.call, tool, arguments, workspace, as_json, no_spawn)
 
@@ -88,7 +88,9 @@ def exit_code(result: dict[str, Any]) -> int:
     """What a verb that called a tool ends with."""
     if not result.get("isError"):
         return 0
-    return LaunchMissing.exit_code if failure_of(result).get("kind") == LaunchMissing.kind else 1
+    failure = failure_of(result)
+    missing = LaunchMissing.kind in (failure.get("kind"), failure.get("cause"))
+    return LaunchMissing.exit_code if missing else 1
 
 
 def failure_of(result: dict[str, Any]) -> dict[str, Any]:

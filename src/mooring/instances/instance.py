@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mooring.config.plan import Variant
-from mooring.errors import BackingOff, Busy, MooringError, Unavailable
+from mooring.errors import BackingOff, Busy, Crashed, MooringError, Unavailable
 from mooring.instances import failures, rules
 from mooring.instances.lease import Lease
 from mooring.instances.life import Life
@@ -264,7 +264,8 @@ class Instance:
             self._move("stopping", failure.message)  # it was not even tried
             self._settle(failure)
             return
-        self._back_off(None, failure.message, life, phase=told["phase"], stderr=told.get("stderr", ""))
+        known = {"cause": failure.kind, "phase": told["phase"], "stderr": told.get("stderr", "")}
+        self._back_off(None, failure.message, life, **known)
         told["retry_at"] = self._wall(self.record.retry_at)
         self._emit("backoff", reason=failure.message, retry_at=told["retry_at"])
         self._settle(failure)
@@ -272,7 +273,7 @@ class Instance:
     # small parts
 
     def _crashed(self, reason: str, life: Life) -> None:
-        self._back_off(self._means.clock() - self.record.since, reason, life, phase="call")
+        self._back_off(self._means.clock() - self.record.since, reason, life, cause=Crashed.kind, phase="call")
         self._retire()
 
     def _back_off(self, ready_for: float | None, reason: str, life: Life, **changes: Any) -> None:
@@ -341,10 +342,12 @@ class Instance:
 
     def _backing_off(self, now: float) -> BackingOff:
         record, server = self.record, self.variant.server
+        reason = record.reason.removesuffix(".")
         return BackingOff(
-            f"{server} is not available: {record.reason}; {rules.next_try((record.retry_at or now) - now)}",
+            f"{server} is not available: {reason}; {rules.next_try((record.retry_at or now) - now)}",
             server=server,
             phase=record.phase or None,
+            cause=record.cause or None,
             stderr=record.stderr or (self.life.birth.tail() if self.life else None) or None,
             retry_at=self._wall(record.retry_at),
         )

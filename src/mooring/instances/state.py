@@ -38,6 +38,8 @@ class Record(msgspec.Struct, frozen=True):
     """Why it is in this state."""
     phase: str = ""
     """The step that failed last: a phase of the start, or "call"."""
+    cause: str = ""
+    """The kind of the last failure: ``MooringError.kind``."""
     exit_code: int | None = None
     """Of the last life that ended by itself; negative: the signal."""
     stderr: str = ""

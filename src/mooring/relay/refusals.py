@@ -73,7 +73,7 @@ def _sizes(size: int, policy: Policy) -> dict[str, Any]:
 def explained(error: MooringError, next_step: str = "") -> str:
     """What failed and why, with the server's last output."""
     stderr = str(error.details.get("stderr") or "").strip()
-    text = f"{error}; {next_step}" if next_step else str(error)
+    text = f"{str(error).removesuffix('.')}; {next_step}" if next_step else str(error)
     return f"{text}\nLast lines of its stderr:\n{stderr}" if stderr else text
 
 
