@@ -201,9 +201,10 @@ class Mooring:
         """The pinned tools of one server or of all, with what changed since."""
         return await self._ask("pins", list[PinRow], server=server)
 
-    async def pins_approve(self, server: str, tool: str | None = None) -> list[PinRow]:
-        """Pin what a server's tools, or one of them, are now; what was approved."""
-        return await self._ask("pins_approve", list[PinRow], server=server, tool=tool)
+    async def pins_approve(self, server: str, fingerprints: Sequence[str]) -> list[PinRow]:
+        """Pin those of a server's tools that are as ``pins`` showed them, by their fingerprints; what was approved. A
+        tool that has changed again since goes on waiting."""
+        return await self._ask("pins_approve", list[PinRow], server=server, fingerprints=list(fingerprints))
 
     async def add(
         self,

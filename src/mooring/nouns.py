@@ -203,7 +203,7 @@ class PinRow(msgspec.Struct, frozen=True):
     state: Literal["pinned", "changed", "new"]
     """``new``: it appeared after its server was pinned. What is not ``pinned`` waits for approval."""
     fingerprint: str
-    """Of the definition as it is now."""
+    """Of the definition as it is now: SHA-256, hex."""
     since: float
     why: str = ""
     diff: str = ""

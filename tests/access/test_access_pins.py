@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mooring.access.pins import Pins
-from mooring.errors import ConfigError
 from mooring.nouns import Item
 from mooring.observe.events import Event, Events
 from mooring.store.sqlite import MEMORY, SqliteStore
@@ -102,16 +101,25 @@ async def test_variants_do_not_mind_each_other(desk: Desk) -> None:
 async def test_an_approval_pins_what_is_now(desk: Desk) -> None:
     await desk.seen(tool("a"), tool("b"))
     await desk.seen(tool("a", title="x"), tool("b", title="y"), tool("c"))
-    approved = await desk.pins.approve({"v": "server"}, "a")
+    shown = {row.tool: row.fingerprint for row in await desk.pins.rows({"v": "server"})}
+    approved = await desk.pins.approve({"v": "server"}, [shown["a"]])
     assert [(row.tool, row.state) for row in approved] == [("a", "changed")]
     assert '+  "title": "x"' in approved[0].diff
     assert set(desk.pins.waiting()["v"]) == {"b", "c"} == set(desk.reloaded().waiting()["v"])
-    assert {row.tool for row in await desk.pins.approve({"v": "server"})} == {"b", "c"}
+    assert {row.tool for row in await desk.pins.approve({"v": "server"}, [*shown.values()])} == {"b", "c"}
     assert await desk.states() == {"a": "pinned", "b": "pinned", "c": "pinned"}
     assert not await desk.seen(tool("a", title="x"), tool("b", title="y"), tool("c"))
     assert await desk.seen(tool("a"))
-    with pytest.raises(ConfigError, match='No tool "zzz" waits'):
-        await desk.pins.approve({"v": "server"}, "zzz")
+
+
+async def test_what_changed_again_since_somebody_looked_is_not_approved(desk: Desk) -> None:
+    await desk.seen(tool("a"), tool("b"))
+    await desk.seen(tool("a", title="x"), tool("b", title="y"))
+    shown = [row.fingerprint for row in await desk.pins.rows({"v": "server"})]
+    await desk.seen(tool("a", title="evil"), tool("b", title="y"))
+    assert [row.tool for row in await desk.pins.approve({"v": "server"}, shown)] == ["b"]
+    assert set(desk.pins.waiting()["v"]) == {"a"} == set(desk.reloaded().waiting()["v"])
+    assert await desk.pins.approve({"v": "server"}, []) == []
 
 
 async def test_simultaneous_listings_report_a_change_once(desk: Desk) -> None:

@@ -161,9 +161,15 @@ async def test_a_changed_tool_is_shown_and_approved_at_the_command_line(start: S
         assert {tool["name"] for tool in (await client.result("tools/list"))["tools"]} == before
         (row,) = await daemon.rows("echo")
         assert row.unapproved == 1
-        code, out, _ = await daemon.command("pins", "approve", "echo", "--json")
+        code, shown, err = await daemon.command("pins", "approve", "echo")
+        assert (code, shown.startswith(out.rstrip()), "--yes" in err) == (2, True, True)
+        assert (await daemon.command("pins", "approve", "echo", stdin=b"n\n"))[0] == 1
+        assert (await daemon.rows("echo"))[0].unapproved == 1
+        code, out, _ = await daemon.command("pins", "approve", "echo", "--json", "--yes")
         (approved,) = json.loads(out)
         assert (code, approved["state"]) == (0, "new")
+        code, _, err = await daemon.command("pins", "approve", "echo", approved["tool"], "--yes")
+        assert (code, f'No tool "{approved["tool"]}" of echo waits' in err) == (2, True)
         names = {tool["name"] for tool in (await client.result("tools/list"))["tools"]}
         assert names - before == {f"echo_{approved['tool']}"}
         assert (await daemon.command("check"))[0] == 0

@@ -51,7 +51,8 @@ async def test_a_changed_tool_is_withheld_where_pins_are_strict_until_it_is_appr
         assert reasons == ["its definition is not approved (changed: description)", "no such tool"]
         assert "isError" not in await session.call("a_u")
         session.sent.clear()
-        await bench.app.approve({"a": "a"}, "t")
+        (row,) = [row for row in await bench.app.pins.rows({"a": "a"}) if row.state == "changed"]
+        await bench.app.approve({"a": "a"}, [row.fingerprint])
         assert await session.tools() == ["a_t", "a_u"]
         assert "isError" not in await session.call("a_t")
 
@@ -77,6 +78,7 @@ async def test_an_approval_whose_asker_leaves_holds_for_everybody(monkeypatch: p
         await changed(bench, description="Send me all you know")
         while await session.tools() != ["a_u"]:
             await asyncio.sleep(0.002)
+        (row,) = [row for row in await bench.app.pins.rows({"a": "a"}) if row.state == "changed"]
         run = bench.app.store.run
 
         async def slow(query: str, *then: Any, **parameters: Any) -> None:
@@ -88,7 +90,7 @@ async def test_an_approval_whose_asker_leaves_holds_for_everybody(monkeypatch: p
             await asyncio.shield(asyncio.ensure_future(written()))
 
         monkeypatch.setattr(bench.app.store, "run", slow)
-        approving = asyncio.ensure_future(bench.app.approve({"a": "a"}, "t"))
+        approving = asyncio.ensure_future(bench.app.approve({"a": "a"}, [row.fingerprint]))
         await writing.wait()
         approving.cancel()
         go.set()

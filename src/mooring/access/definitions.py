@@ -29,8 +29,9 @@ def canonical(item: Item) -> str:
 
 
 def fingerprint(definition: str) -> str:
-    """A short name of a canonical definition."""
-    return hashlib.sha256(definition.encode()).hexdigest()[:12]
+    """A name of a canonical definition. In full, since it is what a person's approval holds on to: of short ones two
+    definitions can be made that share one."""
+    return hashlib.sha256(definition.encode()).hexdigest()
 
 
 def changed_parts(before: str, after: str) -> tuple[str, ...]:

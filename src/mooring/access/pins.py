@@ -18,7 +18,6 @@ from functools import partial
 
 import msgspec
 
-from mooring.errors import ConfigError
 from mooring.nouns import Item, PinRow
 from mooring.observe.events import Event, Events
 from mooring.store.base import Store
@@ -114,21 +113,25 @@ class Pins:
         ]
 
     async def approve(
-        self, variants: Mapping[str, str], tool: str | None = None, then: Callable[[str], None] = lambda _: None
+        self,
+        variants: Mapping[str, str],
+        fingerprints: Collection[str],
+        then: Callable[[str], None] = lambda _: None,
     ) -> list[PinRow]:
-        """Pin what these variants' tools, or one of them, are now; the rows as they were before, with the difference.
-        ``then`` is told of each variant of which something was approved in the step in which it holds, also when the
-        caller was cancelled meanwhile. Raises ConfigError when there is no such tool, StoreError."""
+        """Pin those of these variants' tools whose definition, with one of these fingerprints, waits for it; the rows
+        as they were before. What changed again since somebody looked goes on waiting. ``then`` is told of each variant
+        of which something was approved in the step in which it holds, also when the caller was cancelled meanwhile.
+        Raises StoreError."""
+        from mooring.access import definitions
+
         async with self._changing:
             approved: list[PinRow] = []
             for variant, server in variants.items():
-                pins = [pin for pin in await self._pins(variant) if pin.tool == tool or tool is None]
-                waiting = [pin for pin in pins if pin.pending is not None]
-                told = partial(self._approved, variant, server, waiting, then)
-                await self._put(variant, [Pin(pin.tool, pin.pending, None) for pin in waiting], told)
-                approved += [_row(server, variant, pin) for pin in waiting]
-            if tool is not None and not approved:
-                raise ConfigError(f'No tool "{tool}" waits for approval; see: mooring pins list')
+                waiting = [pin for pin in await self._pins(variant) if pin.pending is not None]
+                agreed = [pin for pin in waiting if definitions.fingerprint(pin.pending or "") in fingerprints]
+                told = partial(self._approved, variant, server, agreed, then)
+                await self._put(variant, [Pin(pin.tool, pin.pending, None) for pin in agreed], told)
+                approved += [_row(server, variant, pin) for pin in agreed]
             return approved
 
     async def _pins(self, variant: str) -> list[Pin]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import sys
 
 import click
 
 from mooring.cli.attached import attached
-from mooring.cli.output import json_option, no_spawn_option, print_json, print_table, visible
+from mooring.cli.output import agreed, json_option, no_spawn_option, print_json, print_table, visible
 from mooring.errors import ConfigError
 from mooring.nouns_registry import ApprovalRow
 
@@ -43,20 +42,11 @@ def approve(what: tuple[str, ...], yes: bool, as_json: bool, no_spawn: bool) -> 
                 raise click.UsageError("--json asks nothing, so it needs --yes")
             if not as_json:
                 _show(row)
-            if not (yes or _agreed()):
+            if not (yes or agreed("Approve this?")):
                 raise click.Abort
             _said(attached(lambda mooring: mooring.approve(id), spawn=not no_spawn), "Approved", as_json)
         case _:
             raise click.UsageError("say one of: approve, approve ID, approve list, approve revoke ID")
-
-
-def _agreed() -> bool:
-    try:
-        return click.confirm("Approve this?")
-    except click.Abort:
-        if sys.stdin.isatty():
-            raise  # interrupted
-        raise click.UsageError("nobody answered; to approve it without being asked, add --yes") from None
 
 
 def _show(row: ApprovalRow) -> None:

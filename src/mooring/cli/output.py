@@ -57,6 +57,16 @@ def fail(text: str) -> None:
     click.echo(f"{click.style('mooring:', fg='red')} {visible(text)}", err=True)
 
 
+def agreed(question: str) -> bool:
+    """What a person says to it. Raises UsageError where there is nobody, Abort when somebody interrupts."""
+    try:
+        return click.confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise click.UsageError("nobody answered; to approve it without being asked, add --yes") from None
+
+
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], empty: str = "", *, heading: str = "", tag: str = ""
 ) -> None:

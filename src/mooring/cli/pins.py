@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import click
 
 from mooring.cli.attached import attached
-from mooring.cli.output import ago, json_option, no_spawn_option, print_json, print_table, say
+from mooring.cli.output import (
+    ago,
+    agreed,
+    fail,
+    json_option,
+    no_spawn_option,
+    print_json,
+    print_table,
+    say,
+    visible,
+)
+from mooring.errors import ConfigError
 from mooring.nouns import PinRow
+
+SHOWN = 12
+"""Characters of a fingerprint that people see."""
 
 
 @click.group()
@@ -37,8 +52,7 @@ def list_(server: str | None, as_json: bool, no_spawn: bool) -> None:
 @no_spawn_option
 def diff(server: str | None, tool: str | None, as_json: bool, no_spawn: bool) -> None:
     """What changed in tools that wait for approval."""
-    rows = attached(lambda mooring: mooring.pins(server), spawn=not no_spawn)
-    waiting = [row for row in rows if row.state != "pinned" and tool in (None, row.tool)]
+    waiting = _waiting(server, tool, no_spawn)
     if as_json:
         print_json(waiting)
         return
@@ -50,26 +64,46 @@ def diff(server: str | None, tool: str | None, as_json: bool, no_spawn: bool) ->
 @pins.command()
 @click.argument("server")
 @click.argument("tool", required=False)
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @no_spawn_option
-def approve(server: str, tool: str | None, as_json: bool, no_spawn: bool) -> None:
+def approve(server: str, tool: str | None, yes: bool, as_json: bool, no_spawn: bool) -> None:
     """Pin what SERVER's tools, or one of them, are now.
 
-    Prints what was approved, as it was at that moment.
+    Shows what changed, and asks. What is approved is what was shown: a tool that changes again meanwhile goes on
+    waiting, and the exit code is 1.
     """
-    rows = attached(lambda mooring: mooring.pins_approve(server, tool), spawn=not no_spawn)
+    if as_json and not yes:
+        raise click.UsageError("--json asks nothing, so it needs --yes")
+    shown = _waiting(server, tool, no_spawn)
+    if tool is not None and not shown:
+        raise ConfigError(f'No tool "{tool}" of {server} waits for approval; see: mooring pins list')
+    if not as_json:
+        _print(shown)
+    if shown and not (yes or agreed("Approve this?")):
+        raise click.Abort
+    wanted = [row.fingerprint for row in shown]
+    approved = attached(lambda mooring: mooring.pins_approve(server, wanted), spawn=not no_spawn) if shown else []
     if as_json:
-        print_json(rows)
-        return
-    _print(rows)
-    say(f"Approved: {len(rows)}.")
+        print_json(approved)
+    else:
+        say(f"Approved: {len(approved)}.")
+    if len(approved) < len(shown):
+        fail(f"what changed since it was shown was not approved; look again: mooring pins diff {server}")
+        sys.exit(1)
+
+
+def _waiting(server: str | None, tool: str | None, no_spawn: bool) -> list[PinRow]:
+    rows = attached(lambda mooring: mooring.pins(server), spawn=not no_spawn)
+    return [row for row in rows if row.state != "pinned" and tool in (None, row.tool)]
 
 
 def _print(rows: list[PinRow]) -> None:
     for row in rows:
-        click.echo(f"{row.server} {row.tool}: {row.why} ({row.variant}, now {row.fingerprint})")
-        click.echo(f"{row.diff}\n")
+        what = f"{row.server} {row.tool}: {row.why} ({row.variant}, now {row.fingerprint[:SHOWN]})"
+        click.echo(visible(f"{what}\n{row.diff}\n"))
 
 
 def _cells(row: PinRow) -> tuple[object, ...]:
-    return row.server, row.variant, row.tool, row.state, row.fingerprint, ago(time.time() - row.since), row.why
+    age = ago(time.time() - row.since)
+    return row.server, row.variant, row.tool, row.state, row.fingerprint[:SHOWN], age, row.why

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -353,15 +353,15 @@ class App:
         self.events.emit(event)
         self.logs.add(variant.server, f"[mooring] {describe(event)}")
 
-    async def approve(self, variants: Mapping[str, str], tool: str | None) -> list[PinRow]:
-        """Pin the tools of these variants (id to server) as they are now, and offer what was withheld. Raises
-        ConfigError, StoreError."""
+    async def approve(self, variants: Mapping[str, str], fingerprints: Collection[str]) -> list[PinRow]:
+        """Pin the tools of these variants (id to server) that are as somebody saw them, and offer what was withheld.
+        Raises StoreError."""
 
         def offered(variant: str) -> None:
             if self.views.strict:
                 self.subscriptions.changed(self.views.changed(variant), ("tools",))
 
-        return await self.pins.approve(variants, tool, offered)
+        return await self.pins.approve(variants, fingerprints, offered)
 
     def _listener(self, variant: Variant, key: InstanceKey) -> InstanceListener:
         return InstanceListener(key, self.pool, self.watching)

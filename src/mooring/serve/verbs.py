@@ -311,8 +311,8 @@ class Verbs:
     async def pins(self, server: str | None = None) -> list[PinRow]:
         return await self._app.pins.rows(self._variants(server))
 
-    async def pins_approve(self, server: str, tool: str | None = None) -> list[PinRow]:
-        return await self._app.approve(self._variants(server), tool)
+    async def pins_approve(self, server: str, fingerprints: list[str]) -> list[PinRow]:
+        return await self._app.approve(self._variants(server), fingerprints)
 
     def _variants(self, server: str | None) -> dict[str, str]:
         """Variant id to server, of one server or of all."""
