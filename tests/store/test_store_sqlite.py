@@ -95,6 +95,31 @@ async def test_a_listing_is_found_by_definition_and_old_definitions_go_after_a_m
         assert await known("old", "new") == [b"3"]
 
 
+async def test_what_is_stored_of_a_variant_goes_a_month_after_it_was_missed_first_and_its_pins_stay(file: Path) -> None:
+    day = 86400.0
+
+    async def let_go(now: float, *known: str) -> list[str]:
+        await store.run("let_go", known=json.dumps(known), now=now)
+        eras = await store.read("eras", wanted=wanted("time", "fresh", "away"))
+        about = json.dumps([[variant, "d"] for variant in ("time", "fresh", "away")])
+        assert {row[0] for row in eras} == {row[0] for row in await store.read("listings", wanted=about)}
+        return sorted(row[0] for row in eras)
+
+    async with SqliteStore(file) as store:
+        for variant, at in (("time", 1.0), ("fresh", 45 * day), ("away", 1.0)):
+            await put(store, variant, seen_at=at)
+            about = {"variant": variant, "digest": "d", "era": "legacy", "capabilities": "", "identity": ""}
+            await store.run("put_listing", **about, listing=b"1", taken_at=at)
+            await store.run("put_pins", variant=variant, rows='[["t", "x", null, ""]]', now=at)
+        assert await let_go(40 * day, "time") == ["away", "fresh", "time"], "missed for the first time"
+        assert await let_go(69 * day, "time", "away") == ["away", "fresh", "time"], "it came back"
+        assert await let_go(71 * day, "time") == ["away", "fresh", "time"], "one is young, one is missed again"
+        assert await let_go(100 * day, "time") == ["away", "time"]
+        assert await let_go(102 * day, "time") == ["time"]
+        for variant in ("time", "fresh", "away"):
+            assert len(await store.read("pins", variant=variant)) == 1
+
+
 async def test_all_statements_of_a_query_are_written_or_none(file: Path) -> None:
     key = {"hash": b"h", "workspace": "a", "name": "n", "created_at": 1.0, "expires_at": None}
     key |= {"scopes": "[]", "variant": None, "tools": "[]"}

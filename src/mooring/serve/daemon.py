@@ -14,9 +14,12 @@ import os
 import signal
 import stat
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
+
+import msgspec
 
 from mooring.config.home import Home
 from mooring.config.plan import REGISTRY
@@ -109,6 +112,13 @@ async def _settle(app: App, tasks: Tasks) -> None:
     upstream.prepare()
     gc.freeze()  # modules and plan are never garbage; each full collection would walk them
     gc.enable()  # ``cli.up`` turned it off
+    await _let_go(app)
+
+
+async def _let_go(app: App) -> None:
+    """What the store keeps of servers that have been in no plan for a month goes. Raises StoreError."""
+    known = msgspec.json.encode([*app.plan.variants]).decode()
+    await app.store.run("let_go", known=known, now=time.time())
 
 
 async def _export(app: App, tasks: Tasks) -> None:
