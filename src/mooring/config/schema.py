@@ -67,7 +67,8 @@ class LiteLLM(Table, frozen=True, kw_only=True):
     each workspace."""
 
     url: str
-    """Where Mooring reaches it, such as `http://127.0.0.1:4000`."""
+    """Where Mooring reaches it, such as `http://127.0.0.1:4000`. Before it becomes another LiteLLM's: `mooring litellm
+    remove`; what is in the old one stays there otherwise, and goes on working."""
     public_url: str | None = None
     """What agents are told, such as an address that containers reach; default `url`."""
     master_key: Secret
