@@ -77,6 +77,20 @@ def test_a_table_loses_nothing_where_the_terminal_is_narrow(place: Path) -> None
     assert "files" in seen
 
 
+def test_a_description_that_is_cut_off_says_so() -> None:
+    assert output.gist(" First line.\nSecond.") == "First line."
+    assert output.gist("word " * 20) == ("word " * 20).strip()
+    assert output.gist("word " * 21) == "word " * 18 + "word..."
+    assert output.gist("x" * 101) == "x" * 97 + "..."
+
+
+def test_an_audit_that_has_nothing_to_say_tells_why(place: Path) -> None:
+    assert "Nothing was recorded yet." in on_terminal("audit")[1]
+    (place / "state").mkdir()
+    (place / "state" / "audit.jsonl").write_text('{"ts": 1.0, "event": "key.created"}\n')
+    assert "Nothing of what was recorded matches." in on_terminal("audit", "--denied")[1]
+
+
 @pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-"])
 def test_a_verb_works_with_a_standard_stream_closed(place: Path, stream: str) -> None:
     """Such as under a supervisor; the data may be lost, but nothing fails over it."""

@@ -69,7 +69,7 @@ def audit(
         for row in last:
             click.echo(msgspec.json.encode(row))
     else:
-        print_table(_COLUMNS, map(_cells, last), "Nothing was recorded yet." if not follow else "")
+        print_table(_COLUMNS, map(_cells, last), "" if last or follow else _nothing(file))
     if follow:
         with suppress(KeyboardInterrupt):
             for row in filter(wanted, audit_files.following(file)):
@@ -81,6 +81,11 @@ def _duration(text: str) -> float:
         return durations.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--since") from None
+
+
+def _nothing(file: str) -> str:
+    some = next(iter(audit_files.rows(file)), None)
+    return "Nothing was recorded yet." if some is None else "Nothing of what was recorded matches."
 
 
 def _cells(row: AuditRow) -> tuple[object, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mooring.cli.attached import attached
-from mooring.cli.output import json_option, no_spawn_option, print_json, print_table
+from mooring.cli.output import gist, json_option, no_spawn_option, print_json, print_table
 from mooring.nouns_registry import EntryRow
 
 
@@ -58,4 +58,4 @@ def find(
 
 def _cells(row: EntryRow) -> tuple[object, ...]:
     about = f"(deprecated) {row.description}" if row.deprecated else row.description
-    return row.id, row.name, row.launch or "not here", row.needs, about.partition("\n")[0][:100]
+    return row.id, row.name, row.launch or "not here", row.needs, gist(about)

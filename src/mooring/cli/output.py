@@ -23,6 +23,9 @@ no_spawn_option = click.option(
     "--no-spawn", is_flag=True, help="Fail (exit 3) when the daemon is not running, instead of starting it."
 )
 
+GIST = 100
+"""Characters of a description in a table."""
+
 
 def print_json(data: Any) -> None:
     """Indented JSON; the shapes are those of ``mooring.nouns*`` and ``cli.shapes``."""
@@ -39,6 +42,12 @@ _CONTROLS = {
     **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"},
     **dict.fromkeys(range(127, 160), "\ufffd"),
 }
+
+
+def gist(text: str) -> str:
+    """The first line of a description, ``GIST`` characters of it at most; dots stand for words that were left out."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= GIST else f"{line[: GIST - 3].rpartition(' ')[0] or line[: GIST - 3]}..."
 
 
 def say(text: str) -> None:

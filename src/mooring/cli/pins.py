@@ -87,7 +87,7 @@ def approve(server: str, tool: str | None, yes: bool, as_json: bool, no_spawn: b
     if as_json:
         print_json(approved)
     else:
-        say(f"Approved: {len(approved)}.")
+        say(f"Approved: {len(approved)}." if shown else "Nothing waits for approval.")
     if len(approved) < len(shown):
         fail(f"what changed since it was shown was not approved; look again: mooring pins diff {server}")
         sys.exit(1)

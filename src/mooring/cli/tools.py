@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mooring.cli.attached import attached, workspace_of
-from mooring.cli.output import json_option, no_spawn_option, print_json, print_table, warn, workspace_option
+from mooring.cli.output import gist, json_option, no_spawn_option, print_json, print_table, warn, workspace_option
 from mooring.facade import Mooring
 from mooring.nouns import ToolRow
 
@@ -29,7 +29,7 @@ def tools(workspace: str | None, as_json: bool, no_spawn: bool) -> None:
     if as_json:
         print_json(rows)
     else:
-        cells = ((row.name, row.server, row.description.strip().partition("\n")[0][:100]) for row in rows)
+        cells = ((row.name, row.server, gist(row.description)) for row in rows)
         print_table(
             ("TOOL", "SERVER", "DESCRIPTION"), cells, "No tools. Add a server: mooring server add NAME -- COMMAND"
         )
