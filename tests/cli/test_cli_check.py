@@ -95,7 +95,7 @@ def test_a_missing_secret_is_said_before_anything_starts(place: Path, run: Run) 
     assert problem == {
         "level": "error",
         "message": '"notes": secret NOTES_KEY: <env NOTES_KEY_OF_TEST> is missing; '
-        "set the variable where the daemon starts",
+        "set the variable where Mooring is started",
         "path": "mcp_servers.notes.secrets.NOTES_KEY",
         "file": str(place / "mooring.toml"),
         "line": 6,

@@ -327,7 +327,7 @@ def test_a_missing_secret_makes_its_server_unavailable_and_no_other(planned: Pla
     text = SERVER + "secrets = { T = { env = 'TOKEN' }, O = { env = 'OPT', optional = true } }\n"
     text += "[mcp_servers.fine]\ncommand='x'\n[workspaces.w]\nmcp_servers=['*']\n"
     plan = planned(text, fingerprint=lambda _: None)
-    why = "secret T: <env TOKEN> is missing; set the variable where the daemon starts"
+    why = "secret T: <env TOKEN> is missing; set the variable where Mooring is started"
     assert plan.variants["s"].unavailable == why
     assert plan.variants["fine"].unavailable == ""
     assert [(problem.level, problem.path, problem.line) for problem in plan.problems] == [
@@ -350,7 +350,7 @@ def test_a_secret_that_may_not_be_used_says_why(planned: Planned) -> None:
 def test_the_login_of_a_remote_is_a_secret_too(planned: Planned) -> None:
     text = "[mcp_servers.s]\nurl = 'https://x'\nauth = { env = 'T' }\n" + USED
     plan = planned(text, fingerprint=lambda _: None)
-    why = "secret authorization: <env T> is missing; set the variable where the daemon starts"
+    why = "secret authorization: <env T> is missing; set the variable where Mooring is started"
     assert only(plan).unavailable == why
     assert plan.problems[0].path == "mcp_servers.s.auth"
     assert only(planned(text, fingerprint=lambda _: "1")).digest != only(planned(text)).digest

@@ -51,7 +51,7 @@ class SecretRef(msgspec.Struct, frozen=True):
 
 
 _IF_MISSING = {
-    "env": "; set the variable where the daemon starts",
+    "env": "; set the variable where Mooring is started",
     "file": "",
     "keyring": "; add it to the keyring",
     "command": "; the command printed nothing",
