@@ -1,6 +1,6 @@
 """What a server offers, as it says it: tools, prompts, resources and templates, each list drained to its end.
 
-Called by ``serve.app`` at ``ready`` and after a ``list_changed``. Items keep the very bytes the server wrote. A list
+Called by ``serve.discovery`` at ``ready`` and after a ``list_changed``. Items keep the very bytes the server wrote. A list
 that fails is reported and costs the others nothing. Source: MCP "Pagination" and the list methods of both eras.
 """
 

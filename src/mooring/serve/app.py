@@ -21,7 +21,7 @@ from mooring.access.login import Login
 from mooring.access.pins import Pins
 from mooring.config.names import prefix_of
 from mooring.config.plan import REGISTRY, Audit, Gateway, Plan, Telemetry, Variant
-from mooring.errors import ConfigError, Unavailable
+from mooring.errors import ConfigError
 from mooring.instances.opener import Demand
 from mooring.instances.pool import Pool
 from mooring.instances.spares import Spares
@@ -35,7 +35,7 @@ from mooring.observe.sinks import Metrics, describe, log_sink
 from mooring.relay import bridge
 from mooring.relay.first_look import FirstLooks
 from mooring.relay.listener import InstanceListener
-from mooring.relay.listings import Kind, Listings
+from mooring.relay.listings import Listings
 from mooring.relay.parked import Parked
 from mooring.relay.relay import Relay
 from mooring.relay.subscriptions import Subscriptions
@@ -66,9 +66,6 @@ if TYPE_CHECKING:
     from mooring.relay.stewards import Stewards
     from mooring.serve.registry import Registry
     from mooring.serve.verbs import Verbs
-
-LIST_SHARE = 0.8
-"""Part of ``timeouts.discover`` that one list may take, so that a hung list does not cost the others."""
 
 
 class App:
@@ -138,7 +135,8 @@ class App:
         """As it was at boot: what of it needs a restart still holds."""
         self._registry: Registry | None = None
         self._reloading = asyncio.Lock()
-        self._looking = False
+        self.looking = False
+        """Whether servers that nobody has listed yet are looked at."""
 
     async def start(self, stack: AsyncExitStack) -> None:
         """Open what has tasks; ``stack`` ends it."""
@@ -207,7 +205,7 @@ class App:
     def look(self) -> None:
         """From now on servers that nobody has listed yet are looked at. Called once the fronts listen: a daemon that
         cannot have its address must not have started anything."""
-        self._looking = True
+        self.looking = True
         self._look()
 
     def _look(self) -> None:
@@ -313,7 +311,7 @@ class App:
         self.watching.apply(self.plan)
         self.pool.apply(self.plan.variants, (mount for room in self.plan.workspaces.values() for mount in room.mounts))
         self._forget_others()
-        if self._looking:
+        if self.looking:
             self._look()
         self.subscriptions.changed(changed_workspaces(before, self.plan), ("tools", "prompts", "resources"))
         for applied in self.on_applied:
@@ -368,44 +366,6 @@ class App:
 
     async def listed(self, variant: Variant, key: InstanceKey, connection: Connection, demand: Demand | None) -> None:
         """Called at every ``ready`` and after a list change: ask, keep, tell."""
-        from mooring.instances.listing import take  # not before the first server runs
+        from mooring.serve.discovery import discovered  # not before the first server runs
 
-        era = connection.facts.era
-        asks = bridge.EVERYTHING if era == "modern" else bridge.asks(demand.capabilities) if demand else ""
-        main = demand is None or demand.era is None
-        listing = await take(
-            connection,
-            time.time(),
-            complete=bridge.own,
-            before=self.listings.taken(variant, (era, asks)),
-            limit=variant.timeouts.discover * LIST_SHARE,
-        )
-        listing = msgspec.structs.replace(listing, problems=tuple(map(self.redact, listing.problems)))
-        if listing.empty and listing.problems:
-            raise Unavailable("; ".join(listing.problems), server=variant.server, phase="discover")
-        current = variant.digest == self.plan.variants.get(variant.id, variant).digest
-        whole = self.listings.with_(variant, listing, asks, main)
-        # A fuller look follows the first one of a remote, and is as much first sight.
-        half = asks != bridge.EVERYTHING and bridge.may_ask(variant)
-        half = half and (self.listings.get(variant) is None or self.looks.looking(variant))
-        half = half and not await self.pins.known(variant.id)
-        if current and not half and await self.pins.seen(variant.id, variant.server, whole.tools):
-            self.views.changed(variant.id)
-        await self.listings.put(variant, listing, asks, main, lambda kinds: self._relisted(variant, kinds))
-
-    def _relisted(self, variant: Variant, kinds: frozenset[Kind]) -> None:
-        """A listing is known from this moment on."""
-        today = self.plan.variants.get(variant.id, variant)
-        if today.digest == variant.digest:
-            self.views.missing(variant.id, None)
-            if self._looking:
-                self.looks.look(variant)
-        elif self.listings.get(today) is not None:
-            return  # a definition of yesterday, which only drains; else it stands in until that of today is listed
-        touched = self.views.changed(variant.id)
-        self.subscriptions.changed(touched, kinds)
-        if kinds:
-            for workspace in touched:
-                self.events.emit(
-                    Event("list.changed", time.time(), workspace, variant.server, data={"kinds": sorted(kinds)})
-                )
+        await discovered(self, variant, connection, demand)

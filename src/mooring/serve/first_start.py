@@ -11,7 +11,7 @@ from mooring.config.plan import Variant
 from mooring.errors import MooringError, TimedOut, Unavailable
 from mooring.instances import rules
 from mooring.nouns import Listing
-from mooring.serve.app import LIST_SHARE
+from mooring.serve.discovery import LIST_SHARE
 from mooring.serve.mounts import Record
 
 if TYPE_CHECKING:
