@@ -1,7 +1,7 @@
 """What a server offers, as it says it: tools, prompts, resources and templates, each list drained to its end.
 
-Called by ``serve.discovery`` at ``ready`` and after a ``list_changed``. Items keep the very bytes the server wrote. A list
-that fails is reported and costs the others nothing. Source: MCP "Pagination" and the list methods of both eras.
+Called by ``serve.discovery`` at ``ready`` and after a ``list_changed``. Items keep the very bytes the server wrote. A
+list that fails is reported and costs the others nothing. Source: MCP "Pagination" and the list methods of both eras.
 """
 
 from __future__ import annotations
