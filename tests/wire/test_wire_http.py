@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from contextlib import asynccontextmanager
 
@@ -485,3 +486,33 @@ def test_one_that_is_cancelled_while_it_begins_to_listen_is_closed(loops, ticks)
 
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(cancelled())
+
+
+class Late:
+    """An event loop in which somebody else listens between our bind and our listen."""
+
+    def __init__(self, other):
+        self.other = other
+
+    async def create_server(self, *args, **options):
+        listener = await asyncio.get_running_loop().create_server(*args, **options)
+        self.other.listen()
+        return listener
+
+
+@LOOPS
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_address_that_is_taken_after_it_was_bound_is_the_usual_error(loops, host):
+    """Of two daemons that start at once both may bind, and one of them may listen."""
+
+    async def late(other):
+        async with HttpServer(Echo()) as server:
+            server.loop = Late(other)
+            with pytest.raises(OSError, match="Address already in use") as error:
+                await server.listen(host, other.getsockname()[1])
+            assert error.value.errno == errno.EADDRINUSE
+
+    with socket.socket() as other, asyncio.Runner(loop_factory=loops) as runner:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        runner.run(late(other))

@@ -7,6 +7,8 @@ constructor argument; leaving the context manager ends it within a bound.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -66,6 +68,8 @@ class HttpServer:
         listener = await (create(host, port) if bound is None else create(sock=bound))
         self._listeners.append(listener)
         await listener.start_serving()  # once it is ours: who is cancelled in it must not leave it listening
+        if not all(listener.sockets):  # taken since it was bound: uvloop closes it, and says nothing
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         name = listener.sockets[0].getsockname()
         return name[0], name[1]
 
