@@ -197,6 +197,7 @@ def test_an_env_file_keeps_what_else_is_in_it() -> None:
     text = "# mine\nexport MOORING_URL=old\nMOORING_URL_2=x\n\nMOORING_URL=twice"
     assert merged(text, {"MOORING_URL": "new", "B": "2"}) == "# mine\nexport MOORING_URL=new\nMOORING_URL_2=x\n\nB=2\n"
     assert merged("", {"A": "1"}) == "A=1\n"
+    assert merged("\ufeffA=0\n", {"A": "1"}) == "A=1\n"
 
 
 async def test_logs_have_what_a_server_wrote(running: Daemon) -> None:

@@ -127,6 +127,10 @@ def test_a_file_that_others_may_read_is_refused(secrets: Secrets, tmp_path: Path
     assert VALUE not in str(error.value)
 
 
+def test_a_mark_that_an_editor_put_in_front_is_no_part_of_the_value(secrets: Secrets, tmp_path: Path) -> None:
+    assert secrets.fetch(private(tmp_path / "f", f"\ufeff{VALUE}\r\n")) == VALUE
+
+
 def test_a_file_that_is_no_text_is_refused(secrets: Secrets, tmp_path: Path) -> None:
     ref = private(tmp_path / "f", "")
     (tmp_path / "f").write_bytes(b"\xff")

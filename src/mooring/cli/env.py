@@ -63,7 +63,7 @@ def merged(text: str, variables: Mapping[str, str]) -> str:
     """``text`` of an env file with these variables set: in place where they were, else at the end. Pure."""
     left = dict(variables)
     lines: list[str] = []
-    for line in text.splitlines():
+    for line in text.removeprefix("\ufeff").splitlines():  # a mark of an editor on Windows
         export, name = _name(line)
         if name not in variables:
             lines.append(line)

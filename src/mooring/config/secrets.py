@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mooring.config.files import check_private, make_once
+from mooring.config.files import check_private, make_once, read_text
 from mooring.config.home import Home
 from mooring.config.plan_servers import Launch, SecretRef, references
 from mooring.config.store import SERVICE, SecretStore, usable_keyring
@@ -167,8 +167,7 @@ def _from_file(file: str) -> str | None:
         return None
     check_private(file)
     try:
-        with open(file, encoding="utf-8", newline="") as handle:
-            return handle.read().removesuffix("\n").removesuffix("\r") or None
+        return read_text(file).removesuffix("\n").removesuffix("\r") or None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=file) from None
 
