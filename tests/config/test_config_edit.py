@@ -212,6 +212,34 @@ def test_a_file_that_somebody_else_just_changed_is_left_alone(loaded: Load, tmp_
     assert (tmp_path / "mooring.toml").read_text() == "# theirs\n"
 
 
+def test_of_two_first_servers_at_the_same_moment_none_is_lost(tmp_path: Path) -> None:
+    file = tmp_path / "mooring.toml"
+    first, second = (added(load(file), {name: {"command": "x"}}) for name in "ab")
+    first.apply()
+    with pytest.raises(ConfigError, match="try again"):
+        second.apply()
+    assert load(file).config.mcp_servers.keys() == {"a"}
+
+
+def test_a_file_that_somebody_just_took_away_does_not_come_back(loaded: Load, tmp_path: Path) -> None:
+    there = loaded(TEXT)
+    (tmp_path / "mooring.toml").unlink()
+    with pytest.raises(ConfigError, match="try again"):
+        switched(there, "time", False).apply()
+    assert not (tmp_path / "mooring.toml").exists()
+
+
+@pytest.mark.parametrize("end", ["", "# the end\n", "[workspaces.w]\n"])
+def test_adding_and_removing_leaves_the_file_as_it_was(loaded: Load, tmp_path: Path, end: str) -> None:
+    text = '[mcp_servers.a]\ncommand = "x"\n' + end
+    loaded(text)
+    file = tmp_path / "mooring.toml"
+    for _ in range(2):
+        added(load(file), {"new": {"command": "y"}}).apply()
+        removed(load(file), "new").apply()
+        assert file.read_text() == text
+
+
 def test_the_mode_of_the_file_and_a_link_to_it_stay(loaded: Load, tmp_path: Path) -> None:
     """A22."""
     loaded(TEXT)

@@ -187,6 +187,8 @@ def _without(text: str, path: Path) -> str:
             first -= 1
         while first > 1 and last < len(lines) and not lines[first - 2].strip() and not lines[last].strip():
             last += 1
+        if first > 1 and last == len(lines) and not lines[first - 2].strip():
+            first -= 1  # the blank line that ``added`` put in front
         del lines[first - 1 : last]
     return "".join(lines)
 
@@ -215,9 +217,7 @@ def _checked(loaded: Loaded, texts: dict[str, str], path: str) -> Edit:
 
 
 def _check_writable(file: File, before: str | None) -> None:
-    if not file.exists():
-        return
-    if not mode_of(file, 0) & 0o200:
+    if file.exists() and not mode_of(file, 0) & 0o200:
         raise ConfigError("the file is read-only", file=str(file))
-    if before is not None and read_text(file) != before:
+    if (read_text(file) if file.exists() else None) != before:
         raise ConfigError("the file was changed by somebody else just now; try again", file=str(file))
