@@ -79,12 +79,16 @@ class Agent:
         self._name = seat.agent.name
         self._stack = AsyncExitStack()
         self._driver: Driver | None = None
+        self._door = asyncio.Lock()
+        """Held while it is opened or closed: who comes meanwhile finds it one or the other."""
         self._turn = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
         self._cancelled = False
         self._shown: tuple[Any, ...] = ()
         """What the program was last shown: servers it connects to itself, and tools of Mooring."""
         self.workspace = workspace
+        self.borrowed = asyncio.Lock()
+        """Held by the team that runs it, since it opens it and closes it."""
 
     @property
     def name(self) -> str:
@@ -98,34 +102,36 @@ class Agent:
 
     async def __aenter__(self) -> Self:
         """Start it. Raises MooringError; LaunchMissing when its program or its library is not installed."""
-        if self._driver is not None:
-            raise MooringError(f'The agent "{self.name}" is open already; agent.session() makes another one.')
-        if not self._pool.knows(self):
-            raise ConfigError(f'This session of "{self.name}" is over; agent.session() makes another one.')
-        opened: Opened = adapter(self._seat.agent.type).opened
-        functions = imported(self._seat.agent.tools)
-        async with AsyncExitStack() as stack:
-            await self._seat.open()
-            stack.push_async_callback(self._seat.close)
-            if functions and not self.tools.names:
-                await self.tools.add(*functions)
-            self._pool.opened(self)
-            stack.callback(self._pool.closed, self)
-            self._driver = await stack.enter_async_context(opened(self._seat))
-            self._shown = await self._offers()
-            self._stack = stack.pop_all()
+        async with self._door:
+            if self._driver is not None:
+                raise MooringError(f'The agent "{self.name}" is open already; agent.session() makes another one.')
+            if not self._pool.knows(self):
+                raise ConfigError(f'This session of "{self.name}" is over; agent.session() makes another one.')
+            opened: Opened = adapter(self._seat.agent.type).opened
+            functions = imported(self._seat.agent.tools)
+            async with AsyncExitStack() as stack:
+                await self._seat.open()
+                stack.push_async_callback(self._seat.close)
+                if functions and not self.tools.names:
+                    await self.tools.add(*functions)
+                self._pool.opened(self)
+                stack.callback(self._pool.closed, self)
+                driver = await stack.enter_async_context(opened(self._seat))
+                self._shown = await self._offers()
+                self._driver, self._stack = driver, stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """End it, with a run that goes on."""
-        try:
-            await self.cancel()
-        finally:
-            self._driver = None
+        async with self._door:
             try:
-                await self._stack.aclose()
+                await self.cancel()
             finally:
-                await self._pool.left(self)
+                self._driver = None
+                try:
+                    await self._stack.aclose()
+                finally:
+                    await self._pool.left(self)
 
     async def run(self, prompt: str, *, deps: Any = None) -> Result:
         """Let it answer a prompt; ``deps`` is what its functions find in their context. Raises MooringError."""
@@ -142,12 +148,15 @@ class Agent:
         """The same, event by event; the last is ``Finished``. Leaving it early cancels the run (close it, such as with
         ``contextlib.aclosing``). Raises MooringError."""
         async with self._turn:
+            self._cancelled = False
             driver = self._open()
             await self._refreshed(driver)
+            if self._cancelled:  # or closed
+                yield Finished(agent=self.name, text="", stop="cancelled")
+                return
             queue: asyncio.Queue[AnyEvent | None] = asyncio.Queue()
             run = self._seat.run = Run(deps)
             run.abort = self._abort
-            self._cancelled = False
             task = self._running = asyncio.create_task(driver.run(prompt, queue.put_nowait))
             task.add_done_callback(lambda _: queue.put_nowait(None))
             said: list[str] = []
@@ -166,7 +175,9 @@ class Agent:
     async def cancel(self) -> None:
         """End the run that goes on, if there is one; it finishes as "cancelled". Bounded."""
         task, driver = self._running, self._driver
-        if task is not None and driver is not None:
+        if task is None:
+            self._cancelled = True  # one that is still shown what changed does not begin
+        elif driver is not None and not task.done():
             self._cancelled = True
             await self._ended(task, driver)
 

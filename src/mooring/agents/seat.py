@@ -21,6 +21,7 @@ from mooring.agents.session import AgentRequest, AgentSession
 from mooring.agents.tools import Context, Tools
 from mooring.config.plan import Agent, Plan
 from mooring.config.plan_servers import Launch
+from mooring.errors import ConfigError, MooringError
 from mooring.launch.base import Launched
 from mooring.launch.functions import Served, result
 from mooring.nouns import NewKey, Principal
@@ -115,11 +116,16 @@ class Seat:
 
     @property
     def agent(self) -> Agent:
-        """The agent as it is configured now."""
-        return self.ground.plan.agents[self.workspace]
+        """The agent as it is configured now. Raises ConfigError when it is not any more."""
+        agent = self.ground.plan.agents.get(self.workspace)
+        if agent is None:
+            raise ConfigError(f'The agent of "{self.workspace}" is not in the configuration any more; close it.')
+        return agent
 
     async def open(self) -> None:
-        """Take the place: from now on calls are guarded, and the key is valid."""
+        """Take the place: from now on calls are guarded, and the key is valid. Raises MooringError when it is taken."""
+        if self.workspace in self.ground.stewards:
+            raise MooringError(f'The agent "{self.agent.name}" is open already, in another block of agents.')
         self.key = self.ground.lend(self.workspace, "run")
         self.session = AgentSession(Principal(self.key.id, self.workspace), self.handler, self.touched)
         self.ground.stewards[self.workspace] = self
@@ -183,12 +189,13 @@ class Seat:
 
     async def approved(self, tool: str, arguments: dict[str, Any], why: str) -> str:
         """Ask a person for a call; "" when it may be made, else what the agent is told. An abort ends the run, too."""
+        run = self.run
         verdict = await self.handler.verdict(Approval(self.agent.name, tool, arguments, why))
         if verdict == "allow":
             return ""
-        if verdict == "abort" and self.run is not None:
-            self.run.aborted = True
-            self.run.abort()
+        if verdict == "abort" and run is not None and run is self.run:  # not one that began meanwhile
+            run.aborted = True
+            run.abort()
         nobody = "" if self.handler.approve is not None else ", and nobody could be asked"
         return f"This call was not approved ({why}{nobody}); it was not made."
 

@@ -78,6 +78,7 @@ class Team:
         try:
             async with AsyncExitStack() as stack:
                 agent = self._pool.agent(name)
+                await stack.enter_async_context(agent.borrowed)
                 if not self._pool.is_open(agent):
                     await stack.enter_async_context(agent)
                 events = await stack.enter_async_context(aclosing(agent.stream(prompt, deps=deps)))
