@@ -21,6 +21,7 @@ from mooring.agents.pool import AgentPool
 from mooring.agents.seat import Run, Seat
 from mooring.errors import ConfigError, MooringError, StoreError
 from mooring.serve.app import App
+from mooring.testing import wait_for
 
 AGENT = {"type": "native", "model": "test"}
 CONFIG: dict[str, Any] = {"agents": {"a": AGENT}, "teams": {"crew": {"members": ["a"]}}}
@@ -159,6 +160,40 @@ async def test_a_person_who_ends_a_run_late_does_not_end_the_next() -> None:
         answered.set()
         assert "not approved" in await call
         assert not following.aborted
+
+
+async def test_a_function_whose_adding_was_broken_off_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened() as (pool, _), pool.agent("a") as agent:
+        seat, asking = agent._seat, asyncio.Event()
+
+        async def hanging(workspace: str) -> None:
+            asking.set()
+            await asyncio.get_running_loop().create_future()
+
+        async def block() -> None:
+            async with agent.tools.temporary(greet):
+                raise AssertionError("it was never entered")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(seat.ground, "relisted", hanging)
+            adding = asyncio.create_task(block())
+            await asking.wait()
+            adding.cancel()
+            await asyncio.wait((adding,))
+        assert agent.tools.names == []
+        await agent.tools.add(greet)
+        assert "own_greet" in await agent.refresh_tools()
+
+
+async def test_functions_can_change_while_their_agent_closes() -> None:
+    async with opened() as (pool, app):
+        agent = await pool.agent("a").__aenter__()
+        async with app._reloading:  # the close waits here
+            closing = asyncio.create_task(agent.__aexit__())
+            await wait_for(lambda: not app.additions.functions, 5)
+            await agent.tools.add(greet)
+        await closing
+        assert agent.tools.names == ["greet"]
 
 
 async def test_an_open_agent_that_is_taken_out_of_the_configuration_says_so(tmp_path: Path) -> None:

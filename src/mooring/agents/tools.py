@@ -90,7 +90,12 @@ class Tools:
             if tool.name in self._tools:
                 raise ConfigError(f"The agent has a tool {tool.name!r} already.")
         self._tools.update({tool.name: _Tool(tool, confirm) for tool in made})
-        await self._changed()
+        try:
+            await self._changed()
+        except BaseException:
+            for tool in made:
+                self._tools.pop(tool.name, None)
+            raise
 
     async def remove(self, *names: str) -> None:
         """Offer tools no more. Raises ConfigError when there is no such tool."""

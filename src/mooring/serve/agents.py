@@ -112,8 +112,9 @@ class Ground:
 
     async def relisted(self, workspace: str) -> None:
         variant = self._app.plan.variants.get(own(workspace))
-        if variant is not None:
-            connection = FunctionConnection(self._served[variant.id])
+        served = self._served.get(own(workspace))
+        if variant is not None and served is not None:  # one that is closing is still in the plan
+            connection = FunctionConnection(served)
             await self._app.listed(variant, variant.key(), connection, None)
 
     @asynccontextmanager
