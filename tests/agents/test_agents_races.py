@@ -15,7 +15,7 @@ from pydantic_ai.models.test import TestModel
 import mooring
 from mooring.agents import native
 from mooring.agents.agent import Driver
-from mooring.agents.events import Finished, Text
+from mooring.agents.events import AnyEvent, Finished, Text
 from mooring.agents.handler import Approval, Handler, Verdict
 from mooring.agents.pool import AgentPool
 from mooring.agents.seat import Run, Seat
@@ -103,6 +103,7 @@ async def test_two_prompts_for_a_team_at_the_same_moment_are_both_answered() -> 
         assert app.keys.rows() == []
 
 
+@pytest.mark.parametrize("end", ["cancel", "close"])
 async def test_a_run_that_is_ended_while_its_program_is_shown_a_change_does_not_begin(
     end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,3 +221,38 @@ async def test_an_agent_is_open_in_one_pool_at_a_time() -> None:
         with pytest.raises(MooringError, match="open already"):
             await other.agent("a").__aenter__()
         assert (await agent.run("hello")).stop == "done"
+
+
+async def test_events_of_an_acp_agent_keep_their_order_and_none_is_lost() -> None:
+    """The library gives each its own task; looking at the tools may take a moment."""
+    from acp import text_block
+    from acp.schema import AgentMessageChunk, ToolCallProgress, ToolCallStart
+
+    from mooring.agents.acp import Host
+
+    looking, listing = asyncio.Event(), asyncio.Event()
+    listing.set()
+
+    class Place:
+        run = None
+
+        async def listed(self) -> list[dict[str, Any]]:
+            looking.set()
+            await listing.wait()
+            return [{"name": "mine_echo"}]
+
+    host = Host(Place())  # type: ignore[arg-type]
+    told: list[AnyEvent] = []
+    updates = [
+        ToolCallStart(session_update="tool_call", tool_call_id="1", title="mine_echo", kind="other"),
+        ToolCallProgress(session_update="tool_call_update", tool_call_id="1", status="completed"),
+        AgentMessageChunk(session_update="agent_message_chunk", content=text_block("the end")),
+    ]
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks, host.telling(told.append):
+        looking.clear()
+        listing.clear()
+        for update in updates:
+            tasks.create_task(host.session_update("s", update))
+        await looking.wait()
+        asyncio.get_running_loop().call_later(0.05, listing.set)
+    assert [type(event).__name__ for event in told] == ["ToolCall", "ToolResult", "Text"]

@@ -73,6 +73,8 @@ class Host:
         """Names of Mooring's tools, by which its calls are known; those too that were there at the run's beginning."""
         self._told: dict[str, str] = {}
         """Calls by their id: the tool of Mooring that each is of, "" for the program's own."""
+        self._in_order = asyncio.Lock()
+        """Held while one thing is told: the library gives each its own task, and a look may take a moment."""
 
     @asynccontextmanager
     async def telling(self, tell: Tell) -> AsyncGenerator[None]:
@@ -83,11 +85,17 @@ class Host:
         try:
             await self.look()
             yield
+            async with self._in_order:  # what came before the end
+                pass
         finally:
             self.tell = None
 
     async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
         """Something happened."""
+        async with self._in_order:
+            await self._updated(update)
+
+    async def _updated(self, update: Any) -> None:
         if self.tell is None:
             return
         match update:
@@ -96,11 +104,12 @@ class Host:
             case AgentThoughtChunk(content=TextContentBlock(text=text)):
                 self.tell(Thought(text=text))
             case ToolCallStart() | ToolCallProgress():
+                tell = self.tell
                 await self.look()
                 self._called(update)
                 if update.status in ("completed", "failed"):
                     failed = update.status == "failed"
-                    self.tell(ToolResult(id=update.tool_call_id, text=_content(update), failed=failed))
+                    tell(ToolResult(id=update.tool_call_id, text=_content(update), failed=failed))
             case _:
                 pass
 
@@ -108,8 +117,9 @@ class Host:
         self, session_id: str, tool_call: ToolCallUpdate, options: list[PermissionOption], **kwargs: Any
     ) -> RequestPermissionResponse:
         """The agent asks before a call. Mooring's own calls are confirmed where they arrive."""
-        await self.look()
-        self._called(tool_call)
+        async with self._in_order:
+            await self.look()
+            self._called(tool_call)
         refused = ""
         if not self._ours(tool_call):
             refused = await self._seat.permitted(tool_call.title or "a tool", _given(tool_call))
