@@ -141,6 +141,24 @@ async def test_answers_still_come_after_the_end_of_stdin(home):
         await asyncio.wait_for(daemon.ended.wait(), 10)
 
 
+async def test_it_ends_with_a_client_that_left_something_unread(home):
+    """Where stdin is a socket, as with some clients, its end is a reset then."""
+    ours, its = socket.socketpair()
+    async with asyncio.timeout(30), Daemon(home) as daemon:
+        environ = {**os.environ, "MOORING_HOME": str(home)}
+        with ours, its:
+            process = await asyncio.create_subprocess_exec(*SHIM, "-w", "alice", env=environ, stdin=its, stdout=its)
+            await wait_for(lambda: daemon._writers and daemon.attached)
+            daemon._writers[0].write(b'{"jsonrpc":"2.0","method":"x"}\n')
+            await asyncio.to_thread(ours.recv, 1, socket.MSG_PEEK)
+        try:
+            assert await asyncio.wait_for(process.wait(), 10) == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
 async def test_a_restart_answers_what_was_lost_and_replays_the_handshake(home):
     """The daemon goes away in a call: the call fails, the conversation does not."""
     async with through_shim_ready(home) as (client, daemon):

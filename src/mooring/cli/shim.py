@@ -191,7 +191,7 @@ class Shim:
     def _up(self) -> None:
         """stdin to the daemon. While there is none, stdin waits."""
         lines = Lines(sys.maxsize)  # the daemon judges what is too long
-        while data := os.read(0, _CHUNK):
+        while data := _read():
             for line in lines.feed(data):
                 self._forward(line)
         with self._state:
@@ -253,6 +253,13 @@ def _ledger() -> Ledger:
     from mooring.cli.ledger import Ledger
 
     return Ledger()
+
+
+def _read() -> bytes:
+    try:
+        return os.read(0, _CHUNK)
+    except ConnectionError:  # stdin is a socket, and who had its other end left something unread
+        return b""
 
 
 def _write(lines: list[bytes]) -> None:
