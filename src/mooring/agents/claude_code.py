@@ -147,8 +147,8 @@ class Channel(Transport):
         answer = self._waiting[id] = asyncio.get_running_loop().create_future()
         try:
             message = {"type": "control_request", "request_id": id, "request": request}
-            await self._program.send(msgspec.json.encode(message))
             async with asyncio.timeout(CONTROL_LIMIT):
+                await self._program.send(msgspec.json.encode(message))
                 return await answer
         except TimeoutError:
             raise UpstreamProtocol(f"Claude Code did not answer {request['subtype']}; is it too old?") from None

@@ -70,6 +70,7 @@ class _Turn(msgspec.Struct):
     id: str = ""
     spoken: set[str] = set()
     """Messages that were told piece by piece."""
+    interrupted: bool = False
 
 
 class CodexDriver:
@@ -81,6 +82,8 @@ class CodexDriver:
         self._talked = False
         """Whether the thread has anything in it that could be resumed."""
         self._turn: _Turn | None = None
+        self._before = ""
+        """The turn before, which may go on although its run was given up."""
         self._states: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
         self.conversation: Conversation
 
@@ -91,19 +94,24 @@ class CodexDriver:
             begun = await self.conversation.request("turn/start", params)
             turn.id = begun["turn"]["id"]
             self._talked = True
+            if turn.interrupted:
+                await self.interrupt()
             await asyncio.wait((turn.over, self.conversation.gone), return_when=asyncio.FIRST_COMPLETED)
             if not turn.over.done():
                 self.conversation.gone.result()
             ended = turn.over.result()
         finally:
-            self._turn = None
+            self._turn, self._before = None, turn.id or self._before
         if ended["status"] == "failed":
             reason = _message(ended.get("error")) or "the turn failed"
             raise MooringError(f'The agent "{self._seat.agent.name}" failed: {reason}')
 
     async def interrupt(self) -> None:
         turn = self._turn
-        if turn is not None and turn.id:
+        if turn is None:
+            return
+        turn.interrupted = True  # one that has no name yet is interrupted once it has
+        if turn.id:
             with suppress(UpstreamProtocol):  # it ended by itself meanwhile
                 await self.conversation.request("turn/interrupt", {"threadId": self._thread, "turnId": turn.id})
 
@@ -143,8 +151,12 @@ class CodexDriver:
         """A notification of the program."""
         if method == "mcpServer/startupStatus/updated":  # this program has no other thread
             self._states.put_nowait((params["name"], params["status"], str(params.get("error") or "")))
-        elif self._turn is not None and params.get("threadId") == self._thread:
+        elif self._turn is not None and params.get("threadId") == self._thread and not self._is_late(params):
             self._said(self._turn, method, params)
+
+    def _is_late(self, params: JSON) -> bool:
+        """Whether it is about the turn before."""
+        return bool(self._before) and self._before == (params.get("turnId") or params.get("turn", {}).get("id"))
 
     def _said(self, turn: _Turn, method: str, params: JSON) -> None:
         match method:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 
 from mooring.agents.program import Program
-from mooring.errors import MooringError, UpstreamProtocol
+from mooring.errors import Crashed, MooringError, UpstreamProtocol
 from mooring.tasks import Tasks
 
 LIMIT = 60.0
@@ -54,8 +54,8 @@ class Conversation:
         self._last = number = self._last + 1
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            await self.send({"id": number, "method": method, "params": params})
             async with asyncio.timeout(LIMIT):
+                await self.send({"id": number, "method": method, "params": params})
                 return await answer
         except TimeoutError:
             raise UpstreamProtocol(f"Codex did not answer {method} within {LIMIT:g} s") from None
@@ -96,10 +96,13 @@ class Conversation:
                 waiting.set_exception(UpstreamProtocol(f"Codex: {message.error.get('message')}"))
 
     async def _answer(self, id: int | str, method: str, params: JSON) -> None:
+        said: JSON
         try:
-            await self.send({"id": id, "result": await self._asked(method, params)})
-        except UpstreamProtocol as error:
-            await self.send({"id": id, "error": {"code": -32601, "message": str(error)}})
+            said = {"result": await self._asked(method, params)}
+        except MooringError as error:
+            said = {"error": {"code": -32601, "message": str(error)}}
+        with suppress(Crashed):  # which the run is told
+            await self.send({"id": id, **said})
 
 
 @asynccontextmanager
