@@ -110,6 +110,17 @@ def test_a_plugin_that_never_returns_is_given_up(site: Site, tmp_path: Path, mon
     assert only(found(tmp_path)).skipped == "it was not imported within 1 s"
 
 
+def test_an_archive_on_the_import_path_is_no_folder_of_packages(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "library.zip"
+    archive.write_bytes(b"PK")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(archive), os.environ.get("PYTHONPATH", ""))))
+    monkeypatch.syspath_prepend(archive)
+    site.install(SPEC)
+    assert only(found(tmp_path)).name == "voice"
+
+
 def test_r29_a_plugin_for_another_mooring_is_not_even_imported(site: Site, tmp_path: Path) -> None:
     """R29: the required product version is checked with a clear message."""
     site.install("raise RuntimeError", requires=("mooring>=99", "other; extra == 'x'"))

@@ -109,7 +109,11 @@ def _same(files: dict[str, Stamp]) -> bool:
 
 def _has_entry_points(folder: str) -> bool:
     """Whether any package in ``folder`` has a plugin; a look at the files takes a tenth of what the library takes."""
-    for name in os.listdir(folder):
+    try:
+        names = os.listdir(folder)
+    except OSError:  # an archive on PYTHONPATH, or gone meanwhile
+        return False
+    for name in names:
         if name.endswith(_METADATA):
             try:
                 with open(os.path.join(folder, name, "entry_points.txt"), "rb") as handle:
