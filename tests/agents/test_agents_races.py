@@ -256,3 +256,52 @@ async def test_events_of_an_acp_agent_keep_their_order_and_none_is_lost() -> Non
         await looking.wait()
         asyncio.get_running_loop().call_later(0.05, listing.set)
     assert [type(event).__name__ for event in told] == ["ToolCall", "ToolResult", "Text"]
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_what_is_left_of_a_turn_that_claude_did_not_end_is_none_of_the_next(
+    late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from claude_agent_sdk import AssistantMessage, ResultMessage, TextBlock
+
+    from mooring.agents import claude_code
+
+    def said(text: str) -> list[Any]:
+        result = ResultMessage(
+            subtype="success", duration_ms=1, duration_api_ms=1, is_error=False, num_turns=1, session_id="s"
+        )
+        return [AssistantMessage(content=[TextBlock(text)], model="m"), result]
+
+    messages: asyncio.Queue[Any] = asyncio.Queue()
+
+    class Client:
+        async def query(self, prompt: str) -> None:
+            for message in said("right") if prompt == "two" else ():
+                messages.put_nowait(message)
+
+        async def receive_response(self) -> AsyncGenerator[Any]:
+            while True:
+                message = await messages.get()
+                yield message
+                if isinstance(message, ResultMessage):
+                    return
+
+    place: Any = SimpleNamespace(agent=SimpleNamespace(name="a"))
+    channel: Any = None
+    monkeypatch.setattr(claude_code, "CONTROL_LIMIT", 0.05)
+    driver = claude_code.ClaudeDriver(place, channel)
+    driver.client = Client()  # type: ignore[assignment]
+    told: list[AnyEvent] = []
+    async with asyncio.timeout(10):
+        first = asyncio.create_task(driver.run("one", told.append))
+        await wait_for(lambda: messages._getters, 5)  # type: ignore[attr-defined]
+        first.cancel()
+        await asyncio.wait((first,))
+        for message in said("late") if late else ():
+            messages.put_nowait(message)
+        if late:
+            await driver.run("two", told.append)
+            assert [event.text for event in told if isinstance(event, Text)] == ["right"]
+        else:
+            with pytest.raises(MooringError, match="still busy"):
+                await driver.run("two", told.append)

@@ -202,13 +202,18 @@ class ClaudeDriver:
         self._channel = channel
         self._told: dict[str, Any] = {}
         self._interrupted = False
+        self._unanswered = False
+        """Whether a prompt was sent whose result has not come: its run was given up before."""
         self.client = ClaudeSDKClient(ClaudeAgentOptions(can_use_tool=self._permit), transport=channel)
 
     async def run(self, prompt: str, tell: Tell) -> None:
         self._interrupted = False
         try:
+            await self._ended()
+            self._unanswered = True
             await self.client.query(prompt)
             async for message in self.client.receive_response():
+                self._unanswered = not isinstance(message, ResultMessage)
                 match message:
                     case AssistantMessage() | UserMessage():
                         _tell(message.content, tell)
@@ -219,6 +224,20 @@ class ClaudeDriver:
                         pass
         except ClaudeSDKError as error:
             raise MooringError(f'The agent "{self._seat.agent.name}" failed: {error}') from error
+
+    async def _ended(self) -> None:
+        """Let go of what is left of a run that was given up. Raises MooringError when it goes on."""
+        if self._unanswered:
+            try:
+                async with asyncio.timeout(CONTROL_LIMIT):
+                    async for _ in self.client.receive_response():
+                        pass
+            except TimeoutError:
+                raise MooringError(
+                    f'The agent "{self._seat.agent.name}" is still busy with what was cancelled. '
+                    "Try again later, or open it anew."
+                ) from None
+            self._unanswered = False
 
     async def interrupt(self) -> None:
         self._interrupted = True
