@@ -131,6 +131,15 @@ def test_a_mark_that_an_editor_put_in_front_is_no_part_of_the_value(secrets: Sec
     assert secrets.fetch(private(tmp_path / "f", f"\ufeff{VALUE}\r\n")) == VALUE
 
 
+def test_a_file_that_goes_while_it_is_read_is_missing(
+    secrets: Secrets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while somebody puts another in its place."""
+    monkeypatch.setattr(os.path, "isfile", lambda _: True)
+    with pytest.raises(ConfigError, match=str(tmp_path / "gone")):
+        secrets.fetch(SecretRef("file", str(tmp_path / "gone")))
+
+
 def test_a_file_that_is_no_text_is_refused(secrets: Secrets, tmp_path: Path) -> None:
     ref = private(tmp_path / "f", "")
     (tmp_path / "f").write_bytes(b"\xff")

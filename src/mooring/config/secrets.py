@@ -165,9 +165,11 @@ class Secrets:
 def _from_file(file: str) -> str | None:
     if not os.path.isfile(file):
         return None
-    check_private(file)
     try:
+        check_private(file)
         return read_text(file).removesuffix("\n").removesuffix("\r") or None
+    except FileNotFoundError:  # gone just now
+        return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"secret cannot be read: {type(error).__name__}", file=file) from None
 
