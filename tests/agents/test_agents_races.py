@@ -305,3 +305,18 @@ async def test_what_is_left_of_a_turn_that_claude_did_not_end_is_none_of_the_nex
         else:
             with pytest.raises(MooringError, match="still busy"):
                 await driver.run("two", told.append)
+
+
+async def test_a_session_that_ends_while_the_configuration_is_not_valid_is_forgotten_later(tmp_path: Path) -> None:
+    file = tmp_path / "mooring.toml"
+    text = '[agents.a]\ntype = "native"\nmodel = "test"\n'
+    file.write_text(text)
+    models = {"test": TestModel(call_tools=[])}
+    async with asyncio.timeout(60), mooring.open(file) as m, m.agents(models=models) as pool, pool.agent("a") as agent:
+        async with await agent.session():
+            file.write_text("not valid")
+        file.write_text(text)
+        assert (await m.reload()).applied
+        async with await agent.session():
+            pass
+        assert list(m._control._app.plan.agents) == ["agent/a"]

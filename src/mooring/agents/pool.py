@@ -48,6 +48,8 @@ class AgentPool:
         self._numbers = itertools.count(1)
         self._further: set[str] = set()
         """Workspaces of further sessions."""
+        self._over: set[str] = set()
+        """Those of sessions that are over, until the configuration is without them."""
         self._closing = False
 
     @property
@@ -164,13 +166,9 @@ class AgentPool:
             return
         self._further.discard(workspace)
         del self._agents[workspace]
-
-        def change(edits: Edits) -> None:
-            for kept in (edits.sessions, edits.given, edits.denied, edits.routed):
-                kept.pop(workspace, None)
-
+        self._over.add(workspace)
         with suppress(ConfigError):  # a configuration that is not valid now keeps nobody from leaving
-            await self._edit(change)
+            await self._edit(lambda _: None)
 
     def applied(self, plan: Plan) -> None:
         """Another plan holds."""
@@ -185,7 +183,16 @@ class AgentPool:
         )
 
     async def _edit(self, change: Callable[[Edits], None]) -> None:
-        await self._ground.edit(change)
+        over = frozenset(self._over)
+
+        def changed(edits: Edits) -> None:
+            for kept in (edits.sessions, edits.given, edits.denied, edits.routed):
+                for workspace in over:
+                    kept.pop(workspace, None)
+            change(edits)
+
+        await self._ground.edit(changed)
+        self._over -= over
 
     def _made(self, workspace: str) -> Agent:
         if workspace not in self._agents:
