@@ -148,6 +148,24 @@ async def test_what_is_not_started_here_takes_no_place() -> None:
         assert running(bench) == {"a", "r", "s"}
 
 
+async def test_what_holds_no_place_and_is_about_to_go_is_not_waited_for() -> None:
+    """A remote that says goodbye makes no room, so that another one has to."""
+    bench = Bench(max_instances=1)
+    a, b, remote = servers("a", "b", "r")
+    remote = msgspec.structs.replace(remote, launch=Remote("http://x"))
+    async with bench.pool as pool:
+        for one in (a, remote):
+            await used(bench, one)
+        bench.opener.may_leave.clear()
+        pool.stop(remote.key())
+        next_one = asyncio.create_task(used(bench, b))
+        await bench.recorder.saw("starting", 3)
+        await until(lambda: not running(bench))
+        bench.opener.may_leave.set()
+        await next_one
+        assert running(bench) == {"b"}
+
+
 async def test_a_restart_keeps_its_place() -> None:
     bench = Bench(max_instances=1)
     (a,) = servers("a")

@@ -66,8 +66,9 @@ class Instance:
 
     @property
     def leaving(self) -> bool:
-        """Its life is about to end, and no other one is to follow."""
-        return self.life is not None and self.record.state in ("stopping", "backoff") and self._outcome is None
+        """Its life is about to end, no other one is to follow, and its place will be free."""
+        ending = self.life is not None and self.record.state in ("stopping", "backoff") and self._outcome is None
+        return ending and rules.counted(self.variant)
 
     @property
     def idle_since(self) -> float | None:
