@@ -14,6 +14,7 @@ import pytest
 from guarded_server import GuardedServer
 from mooring.errors import Busy, Unavailable
 from mooring.launch.base import Url
+from mooring.testing import wait_for
 from mooring.wire import bearer as module
 from mooring.wire.bearer import Bearer
 from mooring.wire.connection import Connection
@@ -66,6 +67,7 @@ class Bench:
         self.server = server
         self.place = Memory()
         self.learned: list[str] = []
+        self.turn = asyncio.Lock()
         self._stack = stack
 
     def log_in(self, scope: str = "basic", *, lifetime: float = 3600.0, **more: Any) -> Login:
@@ -99,7 +101,7 @@ class Bench:
 
     async def connect(self, era: Any = None) -> Connection:
         exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        auth = Bearer("far", self.server.url, self.place, learned=self.learned.append)
+        auth = Bearer("far", self.server.url, self.place, learned=self.learned.append, turn=self.turn)
         terms = Terms("far", exited, Nobody(), b"{}", LIMIT, lambda step: None, era=era, auth=auth)
         return await self._stack.enter_async_context(connect(Url(self.server.url), terms))
 
@@ -153,6 +155,26 @@ async def test_one_renewal_serves_all_and_outlives_the_caller_that_began_it(benc
     assert new.refresh_token != old.refresh_token
     assert new.client == old.client
     assert {new.access_token, new.refresh_token} <= set(bench.learned)
+
+
+async def test_of_two_conversations_with_one_login_one_renews_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh token that comes twice is taken for stolen: the login would be over for both."""
+    bench.log_in()
+    both = [await bench.connect() for _ in range(2)]
+    bench.server.guardian.tokens.clear()
+    refresh, go_on = module.refresh, asyncio.Event()
+
+    async def slow(*args: Any) -> Any:
+        await go_on.wait()
+        return await refresh(*args)
+
+    monkeypatch.setattr(module, "refresh", slow)
+    calls = [asyncio.create_task(call(connection)) for connection in both]
+    await wait_for(lambda: len([it for it in bench.server.seen if it.message.get("method") == "tools/call"]) == 2)
+    await asyncio.sleep(0.05)  # both want another token now
+    go_on.set()
+    assert all("isError" not in result for result in await asyncio.gather(*calls))
+    assert len(bench.server.guardian.asked("/token")) == 1
 
 
 async def test_a_login_made_meanwhile_is_not_replaced_by_a_renewal(bench: Bench) -> None:

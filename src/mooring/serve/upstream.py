@@ -61,6 +61,8 @@ class Upstream:
         self._logs = logs
         self._redact = redact
         self._secrets = secrets
+        self._renewing: dict[str, asyncio.Lock] = {}
+        """By variant: its conversations have one login."""
 
     @asynccontextmanager
     async def open(self, variant: Variant, key: InstanceKey, birth: Birth) -> AsyncGenerator[Running, None]:
@@ -159,7 +161,8 @@ class Upstream:
         needed = CLIENT_SECRET in references(launch)
         values = await fetched(self._secrets, launch) if needed else {}
         place = self._secrets.login(variant.id)
-        return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add)
+        turn = self._renewing.setdefault(variant.id, asyncio.Lock())
+        return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add, turn)
 
 
 class _Stray:

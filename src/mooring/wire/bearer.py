@@ -38,16 +38,24 @@ class Place(Protocol):
 
 class Bearer:
     """An async context manager. ``secret``: that of a client which the configuration names, or "". ``learned`` is told
-    every token before it is used (the redactor)."""
+    every token before it is used (the redactor). ``turn``: held while the login in ``place`` is renewed, by all who use
+    it; an authorization server takes a refresh token that comes twice for stolen, and ends the login."""
 
     def __init__(
-        self, server: str, url: str, place: Place, secret: str = "", learned: Callable[[str], object] = lambda _: None
+        self,
+        server: str,
+        url: str,
+        place: Place,
+        secret: str = "",
+        learned: Callable[[str], object] = lambda _: None,
+        turn: asyncio.Lock | None = None,
     ) -> None:
         self._server = server
         self._url = url
         self._place = place
         self._secret = secret
         self._learned = learned
+        self._turn = turn or asyncio.Lock()
         self._login: Login | None = None
         self._renewal: asyncio.Task[None] | None = None
 
@@ -67,7 +75,7 @@ class Bearer:
             return login.access_token
         login = await self._read()
         if stale(login, time.time()) and login.refresh_token:
-            await self._renew()
+            await self._renew(login.access_token)
         return (self._login or login).access_token
 
     async def another(self, refused: str, status: int, header: str, *, last: bool) -> bool:
@@ -78,7 +86,7 @@ class Bearer:
             return False
         login = await self._read()
         if not last and login.access_token == refused and reason.status == 401 and login.refresh_token:
-            await self._renew()
+            await self._renew(refused)
             login = self._login or login
         if not last and login.access_token not in ("", refused):
             return True
@@ -106,15 +114,20 @@ class Bearer:
         with suppress(ConfigError, OSError):
             await asyncio.to_thread(self._place.change, noted)
 
-    async def _renew(self) -> None:
-        """One renewal for all who wait for it; a caller that gives up does not end it."""
+    async def _renew(self, token: str) -> None:
+        """One renewal of ``token`` for all who wait for it; a caller that gives up does not end it."""
         if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.get_running_loop().create_task(self._renewed())
+            self._renewal = asyncio.get_running_loop().create_task(self._in_turn(token))
             self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._renewal)
 
-    async def _renewed(self) -> None:
-        old = await self._read()
+    async def _in_turn(self, token: str) -> None:
+        async with self._turn:
+            old = await self._read()
+            if old.access_token == token:  # else another conversation was first
+                await self._renewed(old)
+
+    async def _renewed(self, old: Login) -> None:
         if old.client is None or not old.refresh_token or not old.token_endpoint:
             return
         response = await refresh(self._server, old, old.client, self._secret)
