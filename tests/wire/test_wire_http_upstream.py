@@ -334,6 +334,33 @@ async def test_a_forgotten_session_is_taken_up_again_without_the_caller_noticing
     assert (await http_bench.listener.next())[0].endswith("/list_changed")
 
 
+async def test_a_session_is_taken_up_again_whole_though_the_call_that_noticed_is_given_up(http_bench: HttpBench) -> None:
+    """Subscriptions stand again and there is a stream, whoever had to wait for it."""
+    server = await http_bench.serve("legacy")
+    connection = await http_bench.connect(server)
+    await wait_for(lambda: server.outside)
+    await ask(connection, "resources/subscribe", {"uri": "x://y"})
+    server.known.clear()
+    told, go_on = asyncio.Event(), asyncio.Event()
+
+    async def hold(it: Exchange) -> bool:
+        if it.message.get("method") == "notifications/initialized":
+            told.set()
+            await go_on.wait()
+        return False
+
+    server.override = hold
+    first = asyncio.create_task(call(connection))
+    await told.wait()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    go_on.set()
+    await call(connection)
+    await wait_for(lambda: server.methods().count("resources/subscribe") == 2)
+    assert server.last("resources/subscribe").headers["mcp-session-id"] == "s2"
+    await wait_for(lambda: server.last("GET").headers["mcp-session-id"] == "s2")
+
+
 async def test_a_session_that_is_forgotten_at_once_is_not_taken_up_for_ever(http_bench: HttpBench) -> None:
     server = await http_bench.serve("legacy", streams=False)
     connection = await http_bench.connect(server)

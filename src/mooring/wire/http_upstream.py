@@ -92,7 +92,7 @@ class HttpConnection:
         self._modern = False
         self._granted = ""
         self._session: Session | None = None
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
         self._listening: asyncio.Task[None] | None = None
         self._standing: dict[bytes, Call] = {}
 
@@ -299,21 +299,27 @@ class HttpConnection:
                 await self._renew(session)
 
     async def _renew(self, lost: Session | None) -> None:
-        """A new session in the place of one that the server forgot, with what stood in the old one. Raises Crashed
-        when there is none to be had: nothing was carried out."""
-        async with self._renewing:
+        """A new session in the place of one that the server forgot, with what stood in the old one; one for all who
+        miss it, and a caller that gives up does not end it half-way. Raises Crashed when there is none to be had:
+        nothing was carried out."""
+        if self._renewal is None or self._renewal.done():
             if self._session is not lost:
                 return
-            handshake = Handshake(
-                self._name, self.knock, capabilities=self._capabilities, patience=0, phase=lambda step: None
-            )
-            try:
-                async with asyncio.timeout(self._timeout):
-                    self.facts = await handshake.run_legacy()
-                    await self._begin_session()
-            except (TimeoutError, MooringError) as error:
-                what = f"{self._name} forgot the session and gave no new one: {error}"
-                raise Crashed(what, server=self._name, phase="call", written=False) from None
+            self._renewal = self._start(self._renewed())
+            self._renewal.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._renewal)
+
+    async def _renewed(self) -> None:
+        handshake = Handshake(
+            self._name, self.knock, capabilities=self._capabilities, patience=0, phase=lambda step: None
+        )
+        try:
+            async with asyncio.timeout(self._timeout):
+                self.facts = await handshake.run_legacy()
+                await self._begin_session()
+        except (TimeoutError, MooringError) as error:
+            what = f"{self._name} forgot the session and gave no new one: {error}"
+            raise Crashed(what, server=self._name, phase="call", written=False) from None
         for call in tuple(self._standing.values()):
             self._begin(call.method, call.params, None, self._answered)
         self._announce()
@@ -351,7 +357,7 @@ class HttpConnection:
 
     def _listen(self, work: Coroutine[None, None, None]) -> None:
         before, self._listening = self._listening, self._start(work)
-        if before is not None and before is not asyncio.current_task():
+        if before is not None:
             before.cancel()
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
