@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -88,3 +89,33 @@ async def test_a_sweep_of_another_engine_leaves_the_secrets_of_running_container
         launcher._runtime = None
         await launcher._sweep_other("docker")
         assert not files.exists()
+
+
+async def test_what_the_engine_does_not_remove_is_in_the_way_of_its_own_server_only(tmp_path: Path) -> None:
+    podman, said = engine(tmp_path), tmp_path / "said"
+    Path(podman.program).write_text(f'#!/bin/sh\necho "$@" >> {said}\ncase "$*" in *stuck*) exit 1;; esac\n')
+    async with Keeper() as keeper:
+        running = Runtime(keeper, podman, "i", None)
+        with running.name("stuck", KEY) as name:
+            await running.remove(name)
+        await running.settle("other", KEY)
+        with pytest.raises(StartFailed, match=f"podman does not remove {name}"):
+            await running.settle("stuck", KEY)
+        Path(podman.program).write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+        await running.tidy()
+        before = said.read_text()
+        await running.settle("stuck", KEY)
+        assert said.read_text() == before, "it is gone already"
+
+
+async def test_a_removal_that_is_tried_again_never_meets_the_next_container(tmp_path: Path) -> None:
+    """Of two who try, the second waits, and finds nothing left: its own container may run by the end of the first."""
+    podman, said = engine(tmp_path), tmp_path / "said"
+    Path(podman.program).write_text("#!/bin/sh\nexit 1\n")
+    async with Keeper() as keeper:
+        running = Runtime(keeper, podman, "i", None)
+        with running.name("s", KEY) as name:
+            await running.remove(name)
+        Path(podman.program).write_text(f'#!/bin/sh\necho "$@" >> {said}\nsleep 0.1\n')
+        await asyncio.gather(running.tidy(), running.settle("s", KEY))
+        assert said.read_text().count(name) == 1

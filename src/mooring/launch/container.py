@@ -175,7 +175,7 @@ class ContainerLauncher:
             raise NoLauncher(f'Server "{variant.server}" cannot be started: {why_not}.', server=variant.server)
         if runtime.engine.local and (path := _missing(launch.volumes)):
             raise StartFailed(f'Server "{variant.server}": its volume {path} does not exist. Make it first.')
-        await runtime.settle()
+        await runtime.settle(variant.server, key)
         async with AsyncExitStack() as stack:
             name = stack.enter_context(runtime.name(variant.server, key))
             given = await stack.enter_async_context(handover(runtime, name, launch.secrets, secrets))
@@ -281,6 +281,7 @@ class _Life(msgspec.Struct):
         engine, cpus = self.runtime.engine, self.launch.cpus
         if cpus and "cpus" not in engine.ignored and engine.updates:
             await self.runtime.commands.limit_cpus(self.name, cpus)
+        await self.runtime.tidy()
 
     async def end(self, close: float) -> None:
         """The end of its stdin, then SIGTERM, which the engine's program passes on, then the engine's removal."""

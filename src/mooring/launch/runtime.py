@@ -11,7 +11,7 @@ import hashlib
 import logging
 import os
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -132,12 +132,27 @@ class Runtime:
                 self._owed.update(batch)
                 _log.error("%s did not remove %s: %s", self.engine.name, ", ".join(batch), error)
 
-    async def settle(self) -> None:
-        """Try again what could not be removed. Raises StartFailed if it still cannot."""
-        if owed := sorted(self._owed - self._names):
-            if error := await self.commands.remove(owed):
-                raise StartFailed(f"{self.engine.name} does not remove {', '.join(owed)}: {error}")
-            self._owed.difference_update(owed)
+    async def settle(self, server: str, key: InstanceKey) -> None:
+        """Try again what could not be removed of this one's earlier lives. Raises StartFailed if it still cannot."""
+        name = container_name(server, self.installation, key)
+        if error := await self._retried(lambda owed: owed == name or owed.startswith(f"{name}.")):
+            raise StartFailed(f"{self.engine.name} does not remove {name}: {error}")
+
+    async def tidy(self) -> None:
+        """Try again what could not be removed of all others; they are in nobody's way."""
+        if error := await self._retried(lambda owed: True):
+            _log.warning("%s still does not remove %s: %s", self.engine.name, ", ".join(sorted(self._owed)), error)
+
+    async def _retried(self, meant: Callable[[str], bool]) -> str:
+        """What went wrong, or ""."""
+        if not self._owed:
+            return ""
+        async with self._removing:  # else the last of two removals could meet a container that is started in between
+            owed = sorted(filter(meant, self._owed - self._names))
+            error = await self.commands.remove(owed) if owed else ""
+            if not error:
+                self._owed.difference_update(owed)
+            return error
 
 
 def container_name(server: str, installation: str, key: InstanceKey) -> str:
