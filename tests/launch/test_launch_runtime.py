@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mooring.config.plan_servers import SecretRef
-from mooring.errors import StartFailed
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Container, SecretRef
+from mooring.errors import LaunchMissing, StartFailed
 from mooring.launch import command, container, runtime
 from mooring.launch.container import ContainerLauncher
 from mooring.launch.engine import Engine
@@ -119,3 +120,28 @@ async def test_a_removal_that_is_tried_again_never_meets_the_next_container(tmp_
         Path(podman.program).write_text(f'#!/bin/sh\necho "$@" >> {said}\nsleep 0.1\n')
         await asyncio.gather(running.tidy(), running.settle("s", KEY))
         assert said.read_text().count(name) == 1
+
+
+async def test_an_engine_of_earlier_times_that_does_not_answer_holds_up_no_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    podman, asked, answers = engine(tmp_path), asyncio.Event(), asyncio.Event()
+
+    async def chosen(_: Keeper, name: str) -> Engine:
+        if name == "podman":
+            return podman
+        asked.set()
+        await answers.wait()
+        raise LaunchMissing("docker does not answer")
+
+    monkeypatch.setattr(container, "choose", chosen)
+    runtime.remember(tmp_path, "docker")
+    wanted = Variant("v", "s", "{}", "d", Container("image", pull="always"))
+    async with Keeper() as keeper:
+        launcher = ContainerLauncher(keeper, "podman", "i", tmp_path)
+        looking = asyncio.create_task(launcher.look_after([wanted]))
+        async with asyncio.timeout(20):
+            await asked.wait()
+            assert (await launcher.runtime()).engine is podman
+            answers.set()
+            await looking

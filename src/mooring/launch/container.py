@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import ClassVar
 
@@ -118,7 +118,8 @@ class ContainerLauncher:
         except (LaunchMissing, StartFailed) as error:
             _log.warning("%s", error)
             return
-        async with self._choosing:  # nothing of ours can be started meanwhile
+        # Without an engine nothing of ours can be started meanwhile; with one, the other is in nobody's way.
+        async with self._choosing if self._runtime is None else nullcontext():
             for name in engines:
                 if self._runtime is None or name != self._runtime.engine.name:
                     await self._sweep_other(name)
