@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 import mooring
+from mooring.config.logins import LoginPlace
 from mooring.config.plan_servers import Launch, SecretRef
 from mooring.config.secrets import Secrets
 from mooring.facade import Mooring
 from mooring.serve import reload
+from mooring.serve.upstream import Place
 from mooring.testing import wait_for
 from mooring.testing.daemon import server, write_config
 
@@ -222,3 +224,27 @@ async def test_a_configuration_that_cannot_be_read_holds_nothing_up_for_good(
         finally:
             go.set()
         assert (await m.reload()).applied
+
+
+async def test_a_keyring_that_hangs_at_a_login_holds_up_nobody_else() -> None:
+    """It may wait for a person for hours, and be asked at every call."""
+    go_on, reads = threading.Event(), 0
+
+    class Hanging(LoginPlace):
+        def read(self) -> bytes | None:
+            nonlocal reads
+            reads += 1
+            go_on.wait()
+            return b"login"
+
+    try:
+        for _ in range(40):  # more than there are threads for all
+            place = Place(Hanging("/none", "name", lambda: None), "about")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.005):
+                    await place.read()
+        async with asyncio.timeout(20):
+            await asyncio.to_thread(lambda: None)
+        assert reads == 1
+    finally:
+        go_on.set()

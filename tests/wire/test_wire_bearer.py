@@ -52,11 +52,11 @@ class Memory:
         self.raw = None if login is None else encoded(login)
         self.reads = 0
 
-    def read(self) -> bytes | None:
+    async def read(self) -> bytes | None:
         self.reads += 1
         return self.raw
 
-    def change(self, to: Callable[[bytes | None], bytes | None]) -> None:
+    async def change(self, to: Callable[[bytes | None], bytes | None]) -> None:
         self.raw = to(self.raw)
 
 

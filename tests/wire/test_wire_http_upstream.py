@@ -334,7 +334,9 @@ async def test_a_forgotten_session_is_taken_up_again_without_the_caller_noticing
     assert (await http_bench.listener.next())[0].endswith("/list_changed")
 
 
-async def test_a_session_is_taken_up_again_whole_though_the_call_that_noticed_is_given_up(http_bench: HttpBench) -> None:
+async def test_a_session_is_taken_up_again_whole_though_the_call_that_noticed_is_given_up(
+    http_bench: HttpBench,
+) -> None:
     """Subscriptions stand again and there is a stream, whoever had to wait for it."""
     server = await http_bench.serve("legacy")
     connection = await http_bench.connect(server)

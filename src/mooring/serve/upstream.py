@@ -7,7 +7,7 @@ says where it happened; what a failure says holds no secret, even where the serv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -26,6 +26,7 @@ from mooring.serve.verdicts import Verdicts
 from mooring.wire.connection import Connection, Listener
 
 if TYPE_CHECKING:
+    from mooring.config.logins import LoginPlace
     from mooring.wire.bearer import Bearer
 
 STRAY_SHOWN = 200
@@ -160,9 +161,30 @@ class Upstream:
 
         needed = CLIENT_SECRET in references(launch)
         values = await fetched(self._secrets, launch) if needed else {}
-        place = self._secrets.login(variant.id)
+        place = Place(self._secrets.login(variant.id), (self._secrets, "login", variant.id))
         turn = self._renewing.setdefault(variant.id, asyncio.Lock())
         return Bearer(variant.server, url, place, values.get(CLIENT_SECRET, ""), self._redact.add, turn)
+
+
+class Place:
+    """Implements ``wire.bearer.Place``: a keyring may hang, which keeps nobody else waiting."""
+
+    def __init__(self, place: LoginPlace, about: Hashable) -> None:
+        """``about``: equal for those that read the same."""
+        self._place = place
+        self._about = about
+
+    async def read(self) -> bytes | None:
+        """What is kept. Raises ConfigError."""
+        from mooring.launch.aside import aside  # few servers are logged in at
+
+        return await aside(self._place.read, self._about)
+
+    async def change(self, to: Callable[[bytes | None], bytes | None]) -> None:
+        """Replace what is kept. Raises ConfigError."""
+        from mooring.launch.aside import aside
+
+        await aside(partial(self._place.change, to))
 
 
 class _Stray:

@@ -29,11 +29,12 @@ _log = logging.getLogger(__name__)
 
 
 class Place(Protocol):
-    """Where the login is kept (``config.logins``). Both may block and raise ConfigError."""
+    """Where the login is kept (``config.logins``). Both may take long and raise ConfigError; ``to`` is called in a
+    thread."""
 
-    def read(self) -> bytes | None: ...
+    async def read(self) -> bytes | None: ...
 
-    def change(self, to: Callable[[bytes | None], bytes | None]) -> None: ...
+    async def change(self, to: Callable[[bytes | None], bytes | None]) -> None: ...
 
 
 class Bearer:
@@ -95,7 +96,7 @@ class Bearer:
 
     async def _read(self) -> Login:
         """What is kept now: another process may have logged in."""
-        found = decoded(await asyncio.to_thread(self._place.read), self._url)
+        found = decoded(await self._place.read(), self._url)
         self._use(found)
         return found
 
@@ -112,7 +113,7 @@ class Bearer:
             return encoded(msgspec.structs.replace(decoded(raw, self._url), challenge=reason))
 
         with suppress(ConfigError, OSError):
-            await asyncio.to_thread(self._place.change, noted)
+            await self._place.change(noted)
 
     async def _renew(self, token: str) -> None:
         """One renewal of ``token`` for all who wait for it; a caller that gives up does not end it."""
@@ -142,7 +143,7 @@ class Bearer:
         if not new.access_token:
             _log.info("%s: the login has ended (HTTP %d from %s)", self._server, response.status_code, old.issuer)
         self._use(new)
-        await asyncio.to_thread(self._place.change, lambda raw: self._exchanged(raw, old, new))
+        await self._place.change(lambda raw: self._exchanged(raw, old, new))
         await self._read()
 
     def _exchanged(self, raw: bytes | None, old: Login, new: Login) -> bytes | None:
