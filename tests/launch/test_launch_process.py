@@ -17,6 +17,7 @@ import pytest
 from mooring.config.plan import Variant
 from mooring.config.plan_servers import Container, Process, Remote, SecretRef, Timeouts
 from mooring.errors import LaunchMissing, NoLauncher, StartFailed
+from mooring.launch import kept
 from mooring.launch.base import Launched, Launcher, Pipes
 from mooring.launch.command import run
 from mooring.launch.process import ProcessLauncher, unsupported, working_folder
@@ -91,6 +92,18 @@ async def test_a_program_that_cannot_be_run_and_a_missing_folder_are_start_faile
             async with launched(bench, what):
                 pass
         assert caught.value.facts()["phase"] == "start"
+
+
+async def test_a_program_that_does_not_come_to_run_in_time_is_said_so(bench, monkeypatch) -> None:
+    """Such as one on a file system that hangs."""
+    monkeypatch.setattr(kept, "SPAWN_LIMIT", 0.0)
+    os.kill(bench.keeper.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(StartFailed, match=r"did not start: it was not running within 0 s.*Command: \S*cat"):
+            async with launched(bench, variant("cat")):
+                pass
+    finally:
+        os.kill(bench.keeper.pid, signal.SIGCONT)
 
 
 async def test_the_reason_of_an_early_end_is_in_the_tail_as_soon_as_the_exit_is_known(bench) -> None:

@@ -108,8 +108,12 @@ class Channel:
         kept = self._kept[mark] = Kept(self, mark)
         self.send(("spawn", mark, tuple(argv), dict(env), cwd, len(theirs)), theirs)
         try:
-            async with asyncio.timeout(SPAWN_LIMIT):
-                answer = await kept.spawned
+            try:
+                async with asyncio.timeout(SPAWN_LIMIT):
+                    answer = await kept.spawned
+            except TimeoutError:
+                what = f"it was not running within {SPAWN_LIMIT:g} s; look at the disk it is on"
+                raise TimeoutError(what) from None
             if answer is not None and answer[1]:
                 raise OSError(answer[1], os.strerror(answer[1]), os.fsdecode(cwd if answer[2] == "cwd" else argv[0]))
         except BaseException:
