@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mooring.config.plan import Variant
 from mooring.config.plan_servers import Container, SecretRef
 from mooring.errors import LaunchMissing, StartFailed
 from mooring.launch import command, container, runtime
+from mooring.launch.base import Pipes
 from mooring.launch.container import ContainerLauncher
 from mooring.launch.engine import Engine
 from mooring.launch.handover import handover
@@ -145,3 +147,26 @@ async def test_an_engine_of_earlier_times_that_does_not_answer_holds_up_no_conta
             assert (await launcher.runtime()).engine is podman
             answers.set()
             await looking
+
+
+async def test_a_limit_that_could_not_be_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processors are limited when the server answers: too late to refuse it."""
+    podman, told = engine(tmp_path), asyncio.get_running_loop().create_future()
+    Path(podman.program).write_text(
+        '#!/bin/sh\ncase $1 in run) exec cat;; update) echo "Error: no controller" >&2; exit 125;; esac\n'
+    )
+    monkeypatch.setattr(container, "SETTLE", 0.0)
+    variant = Variant("v", "s", "{}", "d", Container("image", cpus=0.5))
+    async with Keeper() as keeper:
+        launcher = ContainerLauncher(keeper, "podman", "i", None, lambda name, _, data: told.set_result((name, data)))
+        launcher._runtime = Runtime(keeper, podman, "i", None)
+        async with launcher.launch(variant, KEY, {}) as it:
+            it.answered()
+            try:
+                name, data = await asyncio.wait_for(told, 20)
+            finally:
+                assert isinstance(it.endpoint, Pipes)
+                os.close(it.endpoint.writer)
+                os.close(it.endpoint.reader)
+    assert name == "limits.ignored"
+    assert data["reason"].endswith("to 0.5: no controller")

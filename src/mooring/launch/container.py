@@ -194,9 +194,14 @@ class ContainerLauncher:
                 endpoint = await self._endpoint(stack, variant, runtime, name, kept, launch)
                 tasks = await stack.enter_async_context(Tasks())
 
+                async def settle() -> None:
+                    if reason := await life.settle(given):
+                        self._report("limits.ignored", variant, {"reason": reason})
+                    await runtime.tidy()
+
                 def answered() -> None:
                     life.answered = True
-                    tasks.create_task(life.settle(given))
+                    tasks.create_task(settle())
 
                 yield LaunchedContainer(kept, runtime.engine, name, endpoint, tail, answered)
             except (StartFailed, TimedOut) as error:
@@ -275,14 +280,17 @@ class _Life(msgspec.Struct):
     launch: Container
     answered: bool = False
 
-    async def settle(self, given: Handover) -> None:
-        """The server answers: what was for the start only is over."""
+    async def settle(self, given: Handover) -> str:
+        """The server answers: what was for the start only is over. Why its limit does not hold, or ""."""
         await asyncio.sleep(SETTLE)
         await forget(self.runtime, given)
         engine, cpus = self.runtime.engine, self.launch.cpus
-        if cpus and "cpus" not in engine.ignored and engine.updates:
-            await self.runtime.commands.limit_cpus(self.name, cpus)
-        await self.runtime.tidy()
+        if not cpus or "cpus" in engine.ignored or not engine.updates:
+            return ""
+        error = await self.runtime.commands.limit_cpus(self.name, cpus)
+        if not error or self.kept.exited.done():
+            return ""
+        return f"{engine.name} could not limit the processors of {self.name} to {cpus:g}: {error}"
 
     async def end(self, close: float) -> None:
         """The end of its stdin, then SIGTERM, which the engine's program passes on, then the engine's removal."""

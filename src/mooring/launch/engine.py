@@ -116,9 +116,13 @@ class Commands:
             error = words(done.errors)
         return error
 
-    async def limit_cpus(self, name: str, cpus: float) -> None:
-        """From now on it gets ``cpus`` processors."""
-        await self.run("update", "--cpus", f"{cpus:g}", name)
+    async def limit_cpus(self, name: str, cpus: float) -> str:
+        """From now on it gets ``cpus`` processors. What went wrong, or ""."""
+        try:
+            done = await self.run("update", "--cpus", f"{cpus:g}", name)
+        except StartFailed as failure:
+            return str(failure)
+        return "" if done.ok else words(done.errors)
 
 
 def listing(labels: Sequence[str]) -> list[str]:
