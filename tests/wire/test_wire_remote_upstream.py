@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 from http_bench import ERAS, LIMIT, Ear, HttpBench, call
@@ -11,6 +12,7 @@ from http_bench import ERAS, LIMIT, Ear, HttpBench, call
 from mooring.errors import Busy, Crashed, MooringError, StartFailed, TimedOut, Unavailable, UpstreamProtocol
 from mooring.nouns import Era
 from mooring.testing import wait_for
+from mooring.wire import remote_upstream
 from raw_http_server import Exchange
 
 
@@ -144,6 +146,24 @@ async def test_the_end_of_a_starting_process_is_noticed_at_once(http_bench: Http
     asyncio.get_running_loop().call_later(0.1, http_bench.exited.set_result, 3)
     with pytest.raises(StartFailed, match=r"ended before it answered \(exit code 3\)"):
         await http_bench.connect(server, starting=True, timeout=3600.0)
+
+
+async def test_the_end_of_a_process_that_has_just_answered_is_left_to_others(
+    http_bench: HttpBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word of it may be on its way already when nobody waits for the answer any more."""
+    server, wrong = await http_bench.serve("modern"), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+    attempt = remote_upstream._attempt
+
+    async def ends(*args: Any) -> Any:
+        connection = await attempt(*args)
+        http_bench.exited.set_result(0)
+        return connection
+
+    monkeypatch.setattr(remote_upstream, "_attempt", ends)
+    await call(await http_bench.connect(server, starting=True))
+    assert not wrong
 
 
 async def test_one_that_never_answers_is_given_up(http_bench: HttpBench) -> None:

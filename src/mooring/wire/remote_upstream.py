@@ -90,10 +90,10 @@ Way = Callable[[AsyncExitStack, HttpClient, Terms], Awaitable[Connection]]
 async def _opened(stack: AsyncExitStack, way: Way, http: HttpClient, terms: Terms) -> Connection:
     """The first conversation that comes about; one that is starting is tried again until it answers or ends."""
     pause, last = FIRST_KNOCK, ""
-    limit = asyncio.timeout(terms.timeout)
+    limit, trying = asyncio.timeout(terms.timeout), True
 
     def gone(_: object) -> None:
-        if not limit.expired():
+        if trying and not limit.expired():
             limit.reschedule(0)
 
     terms.exited.add_done_callback(gone)
@@ -121,6 +121,7 @@ async def _opened(stack: AsyncExitStack, way: Way, http: HttpClient, terms: Term
     except Crashed as error:
         raise StartFailed(str(error), server=terms.name) from None
     finally:
+        trying = False  # word of the end may be on its way already
         terms.exited.remove_done_callback(gone)
 
 
