@@ -14,11 +14,13 @@ import pytest
 
 import mooring
 from mooring.config.logins import LoginPlace
-from mooring.config.plan_servers import Launch, SecretRef
+from mooring.config.plan import Variant
+from mooring.config.plan_servers import Launch, Remote, SecretRef
 from mooring.config.secrets import Secrets
 from mooring.facade import Mooring
+from mooring.observe.redact import Redactor
 from mooring.serve import reload
-from mooring.serve.upstream import Place
+from mooring.serve.upstream import Place, Upstream
 from mooring.testing import wait_for
 from mooring.testing.daemon import server, write_config
 
@@ -248,3 +250,18 @@ async def test_a_keyring_that_hangs_at_a_login_holds_up_nobody_else() -> None:
         assert reads == 1
     finally:
         go_on.set()
+
+
+async def test_conversations_of_one_variant_renew_their_login_in_turn() -> None:
+    class Source:
+        def login(self, variant: str) -> LoginPlace:
+            return LoginPlace("/none", variant, lambda: None)
+
+    upstream = Upstream(None, None, None, None, Redactor(), Source())  # type: ignore[arg-type]
+    url = "https://far.example/mcp"
+    variants = [Variant(id, "far", "{}", "d", Remote(url, auth="oauth")) for id in ("far", "far", "far-1")]
+    one, same, other = [await upstream._auth(variant, url) for variant in variants]
+    assert one is not None
+    assert same is not None
+    assert other is not None
+    assert one._turn is same._turn is not other._turn
