@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from mooring.launch.base import Pipes
 from mooring.launch.container import ContainerLauncher
 from mooring.launch.engine import Engine
 from mooring.launch.handover import handover
-from mooring.launch.kept import Keeper
+from mooring.launch.kept import Keeper, Kept
 from mooring.launch.runtime import INSTANCE, Runtime
 from mooring.nouns import InstanceKey
 
@@ -170,3 +172,36 @@ async def test_a_limit_that_could_not_be_set_is_told(tmp_path: Path, monkeypatch
                 os.close(it.endpoint.reader)
     assert name == "limits.ignored"
     assert data["reason"].endswith("to 0.5: no controller")
+
+
+async def test_a_start_that_is_called_off_before_it_is_known_to_run_leaves_no_container(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine may have begun, and go on when its program is killed."""
+    podman, said, begun = engine(tmp_path), tmp_path / "said", asyncio.Event()
+    Path(podman.program).write_text(f'#!/bin/sh\necho "$@" >> {said}\n')
+    monkeypatch.setattr(container, "LATE", 0.0)
+
+    class Slow(Keeper):
+        async def spawn(self, argv: Sequence[str], *args: Any) -> Kept:
+            if argv[1] == "run":
+                begun.set()
+                await asyncio.Event().wait()
+            return await super().spawn(argv, *args)
+
+    async with Slow() as keeper:
+        launcher = ContainerLauncher(keeper, "podman", "i", None)
+        launcher._runtime = Runtime(keeper, podman, "i", None)
+
+        async def start() -> None:
+            async with launcher.launch(Variant("v", "s", "{}", "d", Container("image")), KEY, {}):
+                pass
+
+        starting = asyncio.create_task(start())
+        async with asyncio.timeout(20):
+            await begun.wait()
+            starting.cancel()
+            await asyncio.wait((starting,))
+    assert starting.cancelled()
+    removals = [line for line in said.read_text().splitlines() if line.startswith("rm ")]
+    assert [line.split()[-1] for line in removals] == [runtime.container_name("s", "i", KEY)] * 2

@@ -180,7 +180,11 @@ class ContainerLauncher:
         async with AsyncExitStack() as stack:
             name = stack.enter_context(runtime.name(variant.server, key))
             given = await stack.enter_async_context(handover(runtime, name, launch.secrets, secrets))
-            kept = await self._spawn(runtime, variant.server, name, launch, given)
+            try:
+                kept = await self._spawn(runtime, variant.server, name, launch, given)
+            except asyncio.CancelledError:  # its program may run by now, though nobody was told
+                await finish(_cut_off(runtime, name))
+                raise
             tail = _tail(kept, launch)
             stack.callback(tail.close)
 
@@ -306,15 +310,21 @@ class _Life(msgspec.Struct):
         await self._exited(close)
         code = self.kept.exited.result() if self.kept.exited.done() else None
         cut_off = (code is not None and code < 0) or not (by_itself or self.answered)
-        if code is None or code == ENGINE_FAILED or cut_off:
-            await self.runtime.remove(self.name)
-        if cut_off:  # nobody knows what the engine was at, and whether it goes on
-            await asyncio.sleep(LATE)
+        if cut_off:
+            await _cut_off(self.runtime, self.name)
+        elif code is None or code == ENGINE_FAILED:
             await self.runtime.remove(self.name)
         await self.kept.end(LINGER, ask=False)
 
     async def _exited(self, limit: float) -> None:
         await asyncio.wait((self.kept.exited,), timeout=limit)
+
+
+async def _cut_off(runtime: Runtime, name: str) -> None:
+    """Nobody knows what the engine was at, and whether it goes on."""
+    await runtime.remove(name)
+    await asyncio.sleep(LATE)
+    await runtime.remove(name)
 
 
 def _container(variant: Variant) -> Container:
