@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import pytest
 
+from loops import cancelled_after, run
 from mooring.errors import StartFailed
 from mooring.launch.door import door
 from mooring.launch.netns import network_of
@@ -114,12 +115,7 @@ def test_a_door_that_is_cancelled_while_it_opens_leaves_nothing_open(
                 await asyncio.sleep(1000)
 
         before = open_descriptors()
-        opening = asyncio.create_task(opened())
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        opening.cancel()
-        await asyncio.wait((opening,))
+        await cancelled_after(ticks, opened())
         assert open_descriptors() == before
 
-    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-        runner.run(cancelled())
+    run(cancelled(), asyncio.new_event_loop)

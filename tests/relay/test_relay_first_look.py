@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +22,7 @@ from mooring.tasks import Tasks
 
 VARIANT = Variant(id="far", server="far", kwargs="{}", digest="d", launch=Process(("far",)))
 WORKSPACE = Workspace("w", (Mount("w", "far", "far", "far"),))
+PLAN = Plan(variants={"far": VARIANT}, workspaces={"w": WORKSPACE})
 
 
 class Gate:
@@ -50,14 +53,18 @@ class Gate:
         self.retried.append(server)
 
 
-async def test_a_look_that_began_before_a_login_and_fails_is_followed_by_another() -> None:
+@asynccontextmanager
+async def looking() -> AsyncGenerator[tuple[FirstLooks, Gate, Views, Listings]]:
+    """Looks of which the first fails and the second does not."""
     listings = Listings(cast(Store, None))
-    plan = Plan(variants={"far": VARIANT}, workspaces={"w": WORKSPACE})
-    views = Views(plan, listings)
-    pool = Gate(listings, [True, False])
+    views, pool = Views(PLAN, listings), Gate(listings, [True, False])
     async with asyncio.timeout(30), Tasks() as tasks:
-        looks = FirstLooks(cast(Pool, pool), listings, views, tasks)
-        looks.start(plan)
+        yield FirstLooks(cast(Pool, pool), listings, views, tasks), pool, views, listings
+
+
+async def test_a_look_that_began_before_a_login_and_fails_is_followed_by_another() -> None:
+    async with looking() as (looks, pool, views, listings):
+        looks.start(PLAN)
         await pool.begun.wait()
         looks.again("far")
         pool.go.set()
@@ -68,14 +75,9 @@ async def test_a_look_that_began_before_a_login_and_fails_is_followed_by_another
 
 
 async def test_what_failed_is_no_reason_any_more_once_it_is_looked_at_again() -> None:
-    listings = Listings(cast(Store, None))
-    plan = Plan(variants={"far": VARIANT}, workspaces={"w": WORKSPACE})
-    views = Views(plan, listings)
-    pool = Gate(listings, [True, False])
-    async with asyncio.timeout(30), Tasks() as tasks:
-        looks = FirstLooks(cast(Pool, pool), listings, views, tasks)
+    async with looking() as (looks, pool, views, listings):
         pool.go.set()
-        looks.start(plan)
+        looks.start(PLAN)
         await looks.done()
         assert views.reason("far") == "far needs login"
         pool.go.clear()
@@ -88,19 +90,14 @@ async def test_what_failed_is_no_reason_any_more_once_it_is_looked_at_again() ->
 
 async def test_a_definition_of_yesterday_that_fails_is_held_against_none() -> None:
     """Neither against that of today, nor against itself when it comes back."""
-    listings = Listings(cast(Store, None))
-    plan = Plan(variants={"far": VARIANT}, workspaces={"w": WORKSPACE})
-    views = Views(plan, listings)
-    pool = Gate(listings, [True, False])
-    async with asyncio.timeout(30), Tasks() as tasks:
-        looks = FirstLooks(cast(Pool, pool), listings, views, tasks)
-        looks.start(plan)
+    async with looking() as (looks, pool, views, listings):
+        looks.start(PLAN)
         await pool.begun.wait()
         views.apply(Plan(variants={"far": msgspec.structs.replace(VARIANT, digest="e")}, workspaces={"w": WORKSPACE}))
         pool.go.set()
         await looks.done()
         assert views.reason("far") == ""
-        views.apply(plan)
-        looks.start(plan)
+        views.apply(PLAN)
+        looks.start(PLAN)
         await looks.done()
     assert listings.get(VARIANT) is not None

@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-import uvloop
 
+from loops import LOOPS, cancelled_after, run
 from mooring.config.home import Home
 from mooring.errors import ConfigError, DaemonAbsent, MooringError
 from mooring.facade import Mooring
@@ -332,11 +332,6 @@ async def test_stop_is_answered_before_it_happens(sock: Socket) -> None:
     await wait_for(sock.verbs._app.stopping.is_set)
 
 
-LOOPS = pytest.mark.parametrize(
-    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
-)
-
-
 def bare(path: Path) -> AbstractAsyncContextManager[None]:
     """The socket without what is behind it."""
     return control.serving(str(path), MagicMock(), MagicMock(), attach)
@@ -366,8 +361,8 @@ def test_a_conversation_that_ends_before_it_began_is_closed(tmp_path: Path, loop
         except ConnectionResetError:
             return True
 
-    with socket.socket(socket.AF_UNIX) as client, asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(attached(client))
+    with socket.socket(socket.AF_UNIX) as client:
+        run(attached(client), loops)
 
 
 def sockets() -> set[str]:
@@ -388,14 +383,7 @@ def test_a_socket_that_is_cancelled_while_it_is_made_is_closed(tmp_path: Path, l
                 await asyncio.sleep(1000)
 
         before = sockets()
-        serving = asyncio.create_task(served())
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        serving.cancel()
-        await asyncio.wait((serving,))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await cancelled_after(ticks, served())
         assert sockets() == before
 
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(cancelled())
+    run(cancelled(), loops)

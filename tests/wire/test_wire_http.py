@@ -8,9 +8,9 @@ import socket
 from contextlib import asynccontextmanager
 
 import pytest
-import uvloop
 from test_wire_http_kit import LIMIT, Wire
 
+from loops import LOOPS, cancelled_after, run
 from mooring.testing import wait_for
 from mooring.wire.http import HttpServer, Limits, Reply, problem
 
@@ -430,11 +430,6 @@ async def test_closing_is_bounded_by_the_grace():
     assert not server.surviving
 
 
-LOOPS = pytest.mark.parametrize(
-    "loops", [pytest.param(uvloop.new_event_loop, id="uvloop"), pytest.param(asyncio.new_event_loop, id="asyncio")]
-)
-
-
 @LOOPS
 @pytest.mark.parametrize("ticks", [0, 1, 3, 4, 5])  # after two, asyncio itself leaves it to the garbage collector
 def test_who_comes_at_the_last_moment_is_cut_off(loops, ticks):
@@ -459,8 +454,8 @@ def test_who_comes_at_the_last_moment_is_cut_off(loops, ticks):
         except ConnectionResetError:
             return True
 
-    with socket.socket() as client, asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(met(client))
+    with socket.socket() as client:
+        run(met(client), loops)
 
 
 @LOOPS
@@ -474,18 +469,11 @@ def test_one_that_is_cancelled_while_it_begins_to_listen_is_closed(loops, ticks)
 
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = probe.getsockname()[1]
-        listening = asyncio.create_task(listens())
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        listening.cancel()
-        await asyncio.wait((listening,))
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await cancelled_after(ticks, listens())
         with pytest.raises(ConnectionRefusedError), socket.socket() as client:
             client.connect(("127.0.0.1", port))
 
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(cancelled())
+    run(cancelled(), loops)
 
 
 class Late:
@@ -512,7 +500,7 @@ def test_an_address_that_is_taken_after_it_was_bound_is_the_usual_error(loops, h
                 await server.listen(host, other.getsockname()[1])
             assert error.value.errno == errno.EADDRINUSE
 
-    with socket.socket() as other, asyncio.Runner(loop_factory=loops) as runner:
+    with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(("127.0.0.1", 0))
-        runner.run(late(other))
+        run(late(other), loops)

@@ -7,12 +7,12 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 import uvloop
 
+from loops import cancelled_after, run
 from mooring.launch.base import Pipes
 from mooring.wire.pipes import taken_over
 
@@ -38,22 +38,12 @@ async def _rounds() -> None:
         os.close(mine)
 
 
-def _run(work: Coroutine[Any, Any, None], loops: Any) -> None:
-    with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(asyncio.wait_for(work, 60))
-
-
 class Derived(uvloop.Loop):
     """Of a program that Mooring is a library of."""
 
 
 LOOPS = pytest.mark.parametrize(
-    "loops",
-    [
-        pytest.param(uvloop.new_event_loop, id="uvloop"),
-        pytest.param(Derived, id="derived"),
-        pytest.param(asyncio.new_event_loop, id="asyncio"),
-    ],
+    "loops", [uvloop.new_event_loop, Derived, asyncio.new_event_loop], ids=["uvloop", "derived", "asyncio"]
 )
 
 
@@ -69,7 +59,7 @@ def test_what_other_threads_open_meanwhile_stays_theirs(loops: Any) -> None:
     for thread in threads:
         thread.start()
     try:
-        _run(_rounds(), loops)
+        run(_rounds(), loops)
     finally:
         sys.setswitchinterval(interval)
         stop.set()
@@ -79,20 +69,15 @@ def test_what_other_threads_open_meanwhile_stays_theirs(loops: Any) -> None:
 
 
 @LOOPS
-@pytest.mark.parametrize("ticks", [0, 1, 2, 3])
+@pytest.mark.parametrize("ticks", [1, 2, 3, 4])
 def test_one_that_is_cancelled_leaves_nothing_open(loops: Any, ticks: int) -> None:
     async def cancelled() -> None:
         (reader, theirs), (mine, writer) = os.pipe(), os.pipe()
-        taking = asyncio.create_task(taken_over(Pipes(reader, writer), asyncio.Protocol, asyncio.BaseProtocol))
-        await asyncio.sleep(0)
-        for _ in range(ticks):
-            await asyncio.sleep(0)
-        taking.cancel()
-        await asyncio.wait((taking,))
+        taking = await cancelled_after(ticks, taken_over(Pipes(reader, writer), asyncio.Protocol, asyncio.BaseProtocol))
         if not taking.cancelled():
             for transport in taking.result():
                 transport.close()
-        for _ in range(3):
+            await asyncio.sleep(0)
             await asyncio.sleep(0)
         gc.collect()  # a file that is left open is an error here
         for descriptor in (reader, writer):
@@ -101,4 +86,4 @@ def test_one_that_is_cancelled_leaves_nothing_open(loops: Any, ticks: int) -> No
         os.close(theirs)
         os.close(mine)
 
-    _run(cancelled(), loops)
+    run(cancelled(), loops)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from stdio_bench import LIMIT, Ear, StdioBench, call
 
+from loops import cancelled_after
 from mooring.errors import Busy, Crashed, UpstreamProtocol
 from mooring.launch.base import Pipes
 from mooring.wire import upstream_pipe
@@ -337,11 +338,7 @@ async def test_a_start_that_is_cancelled_closes_what_it_was_given(ticks: int) ->
     (reader, theirs), (mine, writer) = os.pipe(), os.pipe()
     exited: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
     pipe = upstream_pipe.Pipe(exited, lambda _: None, lambda _: None)
-    starting = asyncio.create_task(pipe.start(Pipes(reader=reader, writer=writer)))
-    for _ in range(ticks):
-        await asyncio.sleep(0)
-    starting.cancel()
-    await asyncio.wait((starting,))
+    await cancelled_after(ticks, pipe.start(Pipes(reader=reader, writer=writer)))
     exited.set_result(0)
     pipe.close()
     for _ in range(3):

@@ -18,9 +18,9 @@ from mooring.instances import rules
 from mooring.instances.health import Complete, as_is
 from mooring.instances.opener import Demand, Means, Opener
 from mooring.instances.room import Room
-from mooring.launch.kept import finish
 from mooring.nouns import InstanceKey, InstanceRow
 from mooring.observe.events import Events
+from mooring.tasks import finish
 from mooring.wire.connection import Connection
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from mooring.config.plan import Variant
 from mooring.instances import rules
 from mooring.instances.opener import Progress
 from mooring.launch.base import Launched, Pipes
-from mooring.launch.kept import finish
 from mooring.nouns import InstanceKey, InstanceRow
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, finish
 
 AT_ONCE = 2
 """Spares that start at the same time: starts that somebody waits for go first."""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from mooring.launch.kept import Keeper, finish
+from mooring.launch.kept import Keeper
 from mooring.launch.stderr import StderrTail
+from mooring.tasks import finish
 
 OUTPUT = 16 << 20
 """Bytes of output that are kept at most."""

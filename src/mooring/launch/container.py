@@ -26,7 +26,7 @@ from mooring.launch.engine import ENGINE_FAILED, Commands, Engine, Facts, choose
 from mooring.launch.guards import LOOPBACK, published, run_arguments
 from mooring.launch.handover import Handover, forget, handover
 from mooring.launch.http_process import Output
-from mooring.launch.kept import Keeper, Kept, finish
+from mooring.launch.kept import Keeper, Kept
 from mooring.launch.obstacles import (
     elsewhere,
     entered,
@@ -40,7 +40,7 @@ from mooring.launch.obstacles import (
 from mooring.launch.runtime import Runtime, remembered
 from mooring.launch.stderr import StderrTail
 from mooring.nouns import InstanceKey
-from mooring.tasks import Tasks
+from mooring.tasks import Tasks, finish
 
 LOOK = 0.02
 """Seconds between two looks whether a container runs."""

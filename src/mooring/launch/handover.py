@@ -20,8 +20,8 @@ from mooring.config.plan_servers import SecretRef
 from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.command import STDIN
 from mooring.launch.guards import Secrets
-from mooring.launch.kept import finish
 from mooring.launch.runtime import FILES, Runtime, instance_of, remove_folder
+from mooring.tasks import finish
 
 PIPE = 1 << 20
 """Bytes of variables that Docker can be given; as much as a pipe holds without privileges."""

@@ -13,12 +13,13 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from mooring.launch.family import MARKS, become_subreaper, descendants, kill, members, nested, process_table
 from mooring.launch.keeper import DYING, pack, unpack
 from mooring.launch.start import Started, start_keeper
+from mooring.tasks import finish
 
 log = logging.getLogger(__name__)
 
@@ -28,23 +29,6 @@ LAST_WORD = DYING + 5.0
 """Seconds beyond its own limits that the keeper gets to answer, before it is not believed in any more."""
 TICK = 0.005
 """Seconds between two looks at processes that were killed."""
-
-
-async def finish(work: Awaitable[None]) -> None:
-    """Await ``work`` to its end even when the caller is cancelled meanwhile; the cancellation is raised afterwards.
-
-    ``work`` must be bounded by itself.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled = None
-    while not task.done():
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 class Kept:

@@ -16,7 +16,8 @@ from mooring.config.plan_servers import Environment
 from mooring.errors import StartFailed
 from mooring.launch import command
 from mooring.launch.environment import child_environment
-from mooring.launch.kept import Keeper, finish
+from mooring.launch.kept import Keeper
+from mooring.tasks import finish
 
 MARKER = "mooring-ready"
 QUESTION = 20.0

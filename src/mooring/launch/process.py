@@ -20,9 +20,10 @@ from mooring.errors import NoLauncher, StartFailed
 from mooring.launch.base import Pipes, Report, Tail, unheard
 from mooring.launch.environment import child_environment, find_command
 from mooring.launch.http_process import ListeningProcess, Output, endpoint, free_port, with_port
-from mooring.launch.kept import Keeper, Kept, finish
+from mooring.launch.kept import Keeper, Kept
 from mooring.launch.stderr import StderrTail
 from mooring.nouns import InstanceKey
+from mooring.tasks import finish
 
 if TYPE_CHECKING:
     from mooring.launch.packages import Packages

@@ -28,7 +28,6 @@ from mooring.config.plan_servers import Process, SecretRef
 from mooring.errors import ConfigError, MooringError
 from mooring.launch.aside import aside
 from mooring.launch.environment import child_environment
-from mooring.launch.kept import finish
 from mooring.nouns import InstanceRow, Listing
 from mooring.nouns_registry import ActiveMount, ApprovalRow
 from mooring.relay.table import advertised
@@ -38,6 +37,7 @@ from mooring.serve.consent import COMMAND, Consent, Wish, free
 from mooring.serve.first_start import Told, ended, listed, trial
 from mooring.serve.mounts import Record
 from mooring.serve.rows import instance_rows
+from mooring.tasks import finish
 
 if TYPE_CHECKING:
     from mooring.serve.app import App
